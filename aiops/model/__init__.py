@@ -1,0 +1,23 @@
+"""The vocabulary that all rooms share. Pydantic models of the report live in `aiops.model.report`."""
+
+from aiops.model.case import (
+    Case,
+    Checkpoint,
+    Coverage,
+    Job,
+    KubernetesObject,
+    Problem,
+    RankPlace,
+    Source,
+    Topology,
+)
+from aiops.model.entity import Entity, EntityKind, canonical_pci, is_host_name
+from aiops.model.event import NO_TIME, Event, EventTable, Severity, TimeQuality
+from aiops.model.finding import EvidenceRef, Finding, Role
+from aiops.model.series import SeriesBlock, SeriesEntity
+
+__all__ = [
+    "NO_TIME", "Case", "Checkpoint", "Coverage", "Entity", "EntityKind", "Event", "EventTable", "EvidenceRef",
+    "Finding", "Job", "KubernetesObject", "Problem", "RankPlace", "Role", "SeriesBlock", "SeriesEntity", "Severity",
+    "Source", "TimeQuality", "Topology", "canonical_pci", "is_host_name",
+]

@@ -1,0 +1,135 @@
+"""Events of a case, stored in columns so that a million of them stay cheap."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+NO_TIME = -(1 << 63)
+"""Time stamp of an event whose time is not known."""
+
+
+class Severity(IntEnum):
+    """How bad a line is on its own, before any reasoning."""
+
+    INFO = 0
+    WARNING = 1
+    ERROR = 2
+    FATAL = 3
+
+
+class TimeQuality(IntEnum):
+    """How the time stamp of an event was obtained, best last."""
+
+    NONE = 0
+    INHERITED = 1
+    """Taken from the last stamped line above."""
+    UPTIME = 2
+    """Seconds since boot with unknown boot time: order within one host only."""
+    PARTIAL = 3
+    """Year or zone are assumed."""
+    EXACT = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One row of an `EventTable`, as an object."""
+
+    index: int
+    ts: int
+    """UTC nanoseconds since 1970, or `NO_TIME`."""
+    quality: TimeQuality
+    signal: str
+    severity: Severity
+    source: int
+    """Index into `Case.sources`."""
+    offset: int
+    """Byte offset of the line in the (unpacked) file."""
+    line: int
+    """Line number, from 1; 0 if the source has no lines."""
+    node: str | None
+    rank: int | None
+    count: int
+    """Lines that this event stands for: 1, or more for a storm."""
+    fields: Mapping[str, Any]
+    text: str
+    quoted: bool
+    """The match stands inside a quotation: data, not evidence."""
+
+
+class EventTable:
+    """Append-only columns. Strings are interned, so equal ones cost one reference."""
+
+    __slots__ = ("_count", "_fields", "_line", "_node", "_offset", "_quality", "_quoted", "_rank", "_severity",
+                 "_signal", "_source", "_text", "_ts", "totals")
+
+    def __init__(self) -> None:
+        self._ts = array("q")
+        self._quality = array("b")
+        self._signal: list[str] = []
+        self._severity = array("b")
+        self._source = array("i")
+        self._offset = array("q")
+        self._line = array("q")
+        self._node: list[str | None] = []
+        self._rank = array("i")
+        self._count = array("q")
+        self._fields: list[Mapping[str, Any]] = []
+        self._text: list[str] = []
+        self._quoted = array("b")
+        self.totals: dict[str, int] = {}
+        """Lines hit per signal, storms included."""
+
+    def __len__(self) -> int:
+        return len(self._ts)
+
+    def append(self, signal: str, *, source: int, ts: int = NO_TIME, quality: TimeQuality = TimeQuality.NONE,
+               severity: Severity = Severity.INFO, offset: int = 0, line: int = 0, node: str | None = None,
+               rank: int | None = None, count: int = 1, fields: Mapping[str, Any] | None = None, text: str = "",
+               quoted: bool = False) -> int:
+        """Add one event and return its index."""
+        self._ts.append(ts)
+        self._quality.append(quality)
+        self._signal.append(signal)
+        self._severity.append(severity)
+        self._source.append(source)
+        self._offset.append(offset)
+        self._line.append(line)
+        self._node.append(node)
+        self._rank.append(-1 if rank is None else rank)
+        self._count.append(count)
+        self._fields.append(fields or {})
+        self._text.append(text)
+        self._quoted.append(quoted)
+        self.totals[signal] = self.totals.get(signal, 0) + count
+        return len(self._ts) - 1
+
+    def __getitem__(self, index: int) -> Event:
+        rank = self._rank[index]
+        return Event(index=index, ts=self._ts[index], quality=TimeQuality(self._quality[index]),
+                     signal=self._signal[index], severity=Severity(self._severity[index]),
+                     source=self._source[index], offset=self._offset[index], line=self._line[index],
+                     node=self._node[index], rank=None if rank < 0 else rank, count=self._count[index],
+                     fields=self._fields[index], text=self._text[index], quoted=bool(self._quoted[index]))
+
+    def __iter__(self) -> Iterator[Event]:
+        return (self[i] for i in range(len(self)))
+
+    def by_signal(self) -> dict[str, list[int]]:
+        """Row numbers of each signal, in the order in which the rows were added."""
+        rows: dict[str, list[int]] = {}
+        for i, signal in enumerate(self._signal):
+            rows.setdefault(signal, []).append(i)
+        return rows
+
+    def move(self, index: int, *, ts: int | None = None, node: str | None = None, rank: int | None = None) -> None:
+        """Correct a row after the clocks or the names of the whole case are known."""
+        if ts is not None:
+            self._ts[index] = ts
+        if node is not None:
+            self._node[index] = node
+        if rank is not None:
+            self._rank[index] = rank
