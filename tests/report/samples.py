@@ -1,6 +1,6 @@
 """Reports written by hand, for tests of everything that shows one: plain data, no analysis behind them.
 
-``off_bus()``       an incident on a 64-GPU Slurm job: three hypotheses, blocked actions, curves, a dozen timeline entries
+``off_bus()``       an incident on a 64-GPU Slurm job: three hypotheses, blocked actions, curves
 ``no_incident()``   a job that finished although its log is ugly
 ``inconclusive()``  time-outs without kernel logs: two candidates, what would decide, a truncated archive
 ``two_incidents()`` a user exception on one rank of a Kubernetes job, and a quota that holds another job
@@ -404,7 +404,8 @@ def two_incidents() -> Report:
         actions=[Action(action=ActionName.FIX_USER_CODE, target=ActionTarget(job="ml/rlhf-3"), scheduler="kubernetes",
                         why="pad_batch indexes past the end when a batch is empty", evidence=["e1"], risk="none"),
                  Action(action=ActionName.HOLD_JOB, target=ActionTarget(job="ml/rlhf-3"), scheduler="kubernetes",
-                        commands=["kubectl -n ml patch workload rlhf-3 --type merge -p '{\"spec\":{\"active\":false}}'"],
+                        commands=["kubectl -n ml patch workload rlhf-3 --type merge -p "
+                                  "'{\"spec\":{\"active\":false}}'"],
                         undo=["kubectl -n ml patch workload rlhf-3 --type merge -p '{\"spec\":{\"active\":true}}'"],
                         why="it restarts and fails every four minutes", evidence=["e1"], risk="low",
                         blast_radius=BlastRadius(nodes=4, gpus=32, jobs=1), requires_approval=True)],
