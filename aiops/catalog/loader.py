@@ -1,0 +1,186 @@
+"""Read the catalog's YAML and CSV files into types, naming file and entry in every error."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from aiops.catalog.model import Catalog, FailureClass, Playbook, Sign, Signal, Step, XidCode
+from aiops.errors import CatalogError
+from aiops.model.event import Severity
+from aiops.model.finding import Role
+from aiops.resources import catalog_dir
+
+LINE_KINDS = frozenset({"kernel", "training", "scheduler", "text"})
+
+_SIGNAL_KEYS = {"id", "title", "match", "in", "severity", "role", "about", "says", "split", "anchored", "detector",
+                "examples", "not", "source"}
+_FAILURE_KEYS = {"id", "title", "culprit", "hardware", "causes", "effects", "contradicts", "decides", "checkpoint",
+                 "requeue", "playbook", "source", "test", "prior", "explains_death"}
+_SIGN_KEYS = {"sign", "where", "weight", "on", "within", "expected", "why"}
+_STEP_KEYS = {"action", "why", "needs", "risk", "approval", "check"}
+
+
+def load_catalog(extra: Iterable[Path] = ()) -> Catalog:
+    """The built-in catalog, then each directory of ``extra`` on top (same id = replaced).
+
+    Raises:
+        CatalogError: an entry is malformed; the message names file and entry.
+    """
+    return _load(tuple(Path(p) for p in extra))
+
+
+@lru_cache(maxsize=4)
+def _load(extra: tuple[Path, ...]) -> Catalog:
+    signals: dict[str, Signal] = {}
+    failures: dict[str, FailureClass] = {}
+    playbooks: dict[str, Playbook] = {}
+    groups: dict[str, list[Any]] = {}
+    raw_failures: list[tuple[Path, Mapping[str, Any]]] = []
+    for base in (catalog_dir(), *extra):
+        if not base.is_dir():
+            raise CatalogError(f"{base}: no such catalog directory")
+        for path in sorted((base / "signals").glob("*.y*ml")):
+            for entry in _entries(path):
+                signal = _signal(path, entry)
+                signals[signal.id] = signal
+        for path in (base / "failures.yaml", *sorted((base / "failures").glob("*.y*ml"))):
+            if path.exists():
+                for entry in _entries(path):
+                    if set(entry) == {"group", "signs"}:
+                        groups[str(entry["group"])] = list(entry["signs"])
+                    else:
+                        raw_failures.append((path, entry))
+        path = base / "playbooks.yaml"
+        if path.exists():
+            for entry in _entries(path):
+                playbook = _playbook(path, entry)
+                playbooks[playbook.id] = playbook
+    for path, entry in raw_failures:
+        failure = _failure(path, entry, groups)
+        failures[failure.id] = failure
+    return Catalog(signals=tuple(signals.values()), failures=failures, playbooks=playbooks,
+                   xids=_codes(catalog_dir() / "xid.csv", "xid"), sxids=_codes(catalog_dir() / "sxid.csv", "sxid"))
+
+
+def _entries(path: Path) -> Iterator[Mapping[str, Any]]:
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        with open(path, encoding="utf-8") as handle:
+            data = yaml.load(handle, Loader=loader)  # noqa: S506 - a safe loader, in C where there is one
+    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
+        raise CatalogError(f"{path}: not readable as YAML: {error}") from error
+    if data is None:
+        return
+    if not isinstance(data, list):
+        raise CatalogError(f"{path}: the file must be a list of entries, each beginning with '- id:'")
+    for number, entry in enumerate(data, 1):
+        if not isinstance(entry, dict):
+            raise CatalogError(f"{path}: entry {number} is not a mapping")
+        if "id" not in entry and "group" not in entry:
+            raise CatalogError(f"{path}: entry {number} has no 'id'")
+        yield entry
+
+
+def _check_keys(path: Path, what: str, entry: Mapping[str, Any], allowed: set[str], required: Iterable[str]) -> None:
+    unknown = sorted(set(entry) - allowed)
+    if unknown:
+        raise CatalogError(f"{path}: {what}: unknown key {unknown[0]!r}; known: {', '.join(sorted(allowed))}")
+    for key in required:
+        if entry.get(key) in (None, "", []):
+            raise CatalogError(f"{path}: {what}: {key!r} is missing")
+
+
+def _texts(path: Path, what: str, value: Any) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    values = value if isinstance(value, list) else [value]
+    for item in values:
+        if not isinstance(item, str):
+            raise CatalogError(f"{path}: {what}: {item!r} must be text (put it in quotes)")
+    return tuple(values)
+
+
+def _signal(path: Path, entry: Mapping[str, Any]) -> Signal:
+    what = f"signal {entry.get('id')!r}"
+    _check_keys(path, what, entry, _SIGNAL_KEYS, ("id", "title", "match", "in", "examples", "source"))
+    kinds = frozenset(_texts(path, what, entry["in"]))
+    if not kinds <= LINE_KINDS:
+        raise CatalogError(f"{path}: {what}: 'in' knows {', '.join(sorted(LINE_KINDS))}, not {sorted(kinds - LINE_KINDS)[0]!r}")
+    try:
+        severity = Severity[str(entry.get("severity", "error")).upper()]
+        role = Role(str(entry.get("role", "root")))
+    except (KeyError, ValueError) as error:
+        raise CatalogError(f"{path}: {what}: {error.args[0]!r} is no severity (info, warning, error, fatal) "
+                           "or role (root, echo, context)") from None
+    return Signal(id=str(entry["id"]), title=str(entry["title"]), match=_texts(path, what, entry["match"]), kinds=kinds,
+                  severity=severity, role=role, about=str(entry.get("about", "rank")),
+                  says=dict(entry.get("says") or {}), split=_texts(path, what, entry.get("split")),
+                  anchored=bool(entry.get("anchored", False)), detector=str(entry.get("detector", "signals")),
+                  examples=_texts(path, what, entry["examples"]), counter_examples=_texts(path, what, entry.get("not")),
+                  source=str(entry["source"]), file=path.name)
+
+
+def _sign(path: Path, what: str, entry: Any) -> Sign:
+    if isinstance(entry, str):
+        return Sign(sign=entry)
+    if not isinstance(entry, dict):
+        raise CatalogError(f"{path}: {what}: a sign is a name or a mapping, not {entry!r}")
+    _check_keys(path, f"{what}: sign", entry, _SIGN_KEYS, ("sign",))
+    where = {str(k): tuple(v) if isinstance(v, list) else (v,) for k, v in (entry.get("where") or {}).items()}
+    return Sign(sign=str(entry["sign"]), where=where, weight=float(entry.get("weight", 0.0)),
+                on=str(entry.get("on", "any")), within=float(entry.get("within", 3600.0)),
+                expected=str(entry.get("expected", "")), why=str(entry.get("why", "")))
+
+
+def _signs(path: Path, what: str, entries: Any, groups: Mapping[str, list[Any]]) -> tuple[Sign, ...]:
+    signs: list[Sign] = []
+    for entry in entries or ():
+        if isinstance(entry, str) and entry.startswith("@"):
+            if entry[1:] not in groups:
+                raise CatalogError(f"{path}: {what}: no group {entry!r}")
+            signs += [_sign(path, what, e) for e in groups[entry[1:]]]
+        else:
+            signs.append(_sign(path, what, entry))
+    return tuple(signs)
+
+
+def _failure(path: Path, entry: Mapping[str, Any], groups: Mapping[str, list[Any]]) -> FailureClass:
+    what = f"failure class {entry.get('id')!r}"
+    _check_keys(path, what, entry, _FAILURE_KEYS,
+                ("id", "title", "culprit", "checkpoint", "requeue", "playbook", "source", "test"))
+    return FailureClass(
+        id=str(entry["id"]), title=str(entry["title"]), culprit=str(entry["culprit"]),
+        hardware=bool(entry.get("hardware", False)), causes=_signs(path, what, entry.get("causes"), groups),
+        effects=_signs(path, what, entry.get("effects"), groups),
+        contradicts=_signs(path, what, entry.get("contradicts"), groups),
+        decides=_texts(path, what, entry.get("decides")), checkpoint=str(entry["checkpoint"]),
+        requeue=str(entry["requeue"]), playbook=str(entry["playbook"]), source=str(entry["source"]),
+        test=str(entry["test"]), prior=float(entry.get("prior", 0.0)),
+        explains_death=bool(entry.get("explains_death", True)))
+
+
+def _playbook(path: Path, entry: Mapping[str, Any]) -> Playbook:
+    what = f"playbook {entry.get('id')!r}"
+    _check_keys(path, what, entry, {"id", "steps"}, ("id", "steps"))
+    steps = []
+    for raw in entry["steps"]:
+        _check_keys(path, f"{what}: step", raw, _STEP_KEYS, ("action", "why"))
+        steps.append(Step(action=str(raw["action"]), why=str(raw["why"]), needs=_texts(path, what, raw.get("needs")),
+                          risk=str(raw.get("risk", "none")), approval=bool(raw.get("approval", False)),
+                          check=_texts(path, what, raw.get("check"))))
+    return Playbook(id=str(entry["id"]), steps=tuple(steps))
+
+
+def _codes(path: Path, key: str) -> dict[int, XidCode]:
+    if not path.exists():
+        return {}
+    with open(path, encoding="utf-8", newline="") as handle:
+        return {int(row[key]): XidCode(int(row[key]), row["name"], row["category"], row["severity"],
+                                       row["recommended_action"], row["source"])
+                for row in csv.DictReader(handle)}
