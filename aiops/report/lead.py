@@ -32,7 +32,7 @@ def lead(report: Report, incident: Incident | None = None) -> Lead:
         return Lead(verdict, report.summary or (incident.title if incident else "nothing went wrong"), "",
                     "nobody is at fault", "nothing needs to be done")
     if incident is None:
-        return Lead(verdict, report.summary or "the evidence does not decide", "", "not known",
+        return Lead(verdict, report.summary or "the evidence does not decide", "", "culprit unknown",
                     _decide([], report.coverage.missing) or "collect more evidence")
     sure = words.confidence(incident.confidence)
     first = _first_action(incident)
@@ -40,7 +40,8 @@ def lead(report: Report, incident: Incident | None = None) -> Lead:
     if report.verdict == "inconclusive":
         wanted = [item for hypothesis in incident.hypotheses for item in hypothesis.would_decide]
         step = _decide(wanted, report.coverage.missing) or "collect more evidence"
-        return Lead(verdict, incident.title, sure, _candidates(incident), f"{step}; {_requeue(report, incident)}", commands)
+        then = f"{step}; {_requeue(report, incident)}"
+        return Lead(verdict, incident.title, sure, _candidates(incident), then, commands)
     return Lead(verdict, incident.title, sure, _culprits(incident), _next(report, incident, first), commands)
 
 
@@ -87,10 +88,13 @@ def _next(report: Report, incident: Incident, first: Action | None) -> str:
     then = _requeue(report, incident)
     if first is None:
         blocked = next((a for a in incident.actions if a.blocked_by), None)
-        return f"{then}; blocked: {words.action_name(blocked)} ({'; '.join(blocked.blocked_by)})" if blocked else then
+        if blocked is None:
+            return then
+        name = words.action_name(blocked, incident.requeue.exclude)
+        return f"{then}; blocked: {name} ({'; '.join(blocked.blocked_by)})"
     if first.action in _SAID_BY_REQUEUE:
         return then
-    name = words.action_name(first)
+    name = words.action_name(first, incident.requeue.exclude)
     approval = " (needs approval)" if first.requires_approval else ""
     link = "; then" if incident.requeue.verdict in ("exclude_nodes", "same_nodes") else ";"
     return f"{name[:1].lower()}{name[1:]}{approval}{link} {then}"

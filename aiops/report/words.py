@@ -132,6 +132,11 @@ def count(value: int, noun: str) -> str:
     return f"{value:,} {noun if value == 1 else noun + 's'}"
 
 
+def sentence(text: str) -> str:
+    """With a capital first letter."""
+    return text[:1].upper() + text[1:]
+
+
 def listing(items: Sequence[str], most: int = 3) -> str:
     """``a, b and c``, or ``a, b, c and 5 more``."""
     shown = list(items[:most])
@@ -159,7 +164,7 @@ def culprit_name(culprit: Culprit) -> str:
         which = f"rank {culprit.rank}" if culprit.rank is not None else culprit.name or "a rank"
         return f"{which} on {culprit.node}" if culprit.node else which
     if kind == "unknown":
-        return culprit.name or "not known"
+        return culprit.name or "culprit unknown"
     name = culprit.name or (culprit.pci if kind == "link" else None)
     return f"{_NAMED[kind]}: {name}" + (on if kind == "link" else "") if name else f"{_NAMED[kind]}{on}"
 
@@ -196,7 +201,7 @@ def class_of(incident: Incident) -> str:
 _ACTIONS = {
     "drain_node": "Drain {node}", "cordon_node": "Cordon {node}", "reset_gpu": "Reset {gpu}",
     "reboot_node": "Reboot {node}", "rma": "Send in {gpu} (RMA)", "swap_node": "Swap {node} for a spare",
-    "requeue": "Requeue {job}", "requeue_excluding_node": "Requeue {job} without the bad nodes",
+    "requeue": "Requeue {job}", "requeue_excluding_node": "Requeue {job} without {bad}",
     "hold_job": "Hold {job}", "restore_checkpoint": "Restore the checkpoint",
     "restore_earlier_checkpoint": "Restore an earlier checkpoint", "fix_user_code": "Fix the user code",
     "fix_config": "Fix the configuration", "fix_data": "Fix the data", "free_storage": "Free storage",
@@ -206,14 +211,15 @@ _ACTIONS = {
 }
 
 
-def action_name(action: Action) -> str:
-    """``Drain gpu-r07-n03``."""
+def action_name(action: Action, exclude: Sequence[str] = ()) -> str:
+    """``Drain gpu-r07-n03``; ``exclude`` are the nodes of the requeue verdict."""
     target = action.target
     node = target.node or "the node"
     job = f"job {target.job}" if target.job else "the job"
     gpu = f"GPU {target.gpu} of {node}" if target.gpu is not None else node if target.node else "the GPU"
     what = target.node or (job if target.job else "further")
-    return _ACTIONS[action.action.value].format(node=node, job=job, gpu=gpu, what=what)
+    return _ACTIONS[action.action.value].format(node=node, job=job, gpu=gpu, what=what,
+                                                bad=listing(exclude) or "the bad nodes")
 
 
 def action_notes(action: Action) -> list[str]:
@@ -230,7 +236,7 @@ def blast_radius(radius: BlastRadius) -> str:
     known = [(n, noun) for n, noun in ((radius.nodes, "node"), (radius.gpus, "GPU"), (radius.jobs, "job"))
              if n is not None]
     reach = "touches " + ", ".join(count(n, noun) for n, noun in known if n) if any(n for n, _ in known) else (
-        "touches nobody" if known else "")
+        "touches nothing" if known else "")
     return f"{reach} ({radius.note})" if reach and radius.note else reach or radius.note
 
 
@@ -245,17 +251,30 @@ def requeue(choice: Requeue, job: str | None) -> str:
 
 
 def checkpoint(choice: CheckpointChoice) -> str:
-    """``step 41500``, a path, or ``the start (no checkpoint needed)``; empty if no checkpoint is known."""
+    """``step 41500``, a path, or ``the start``; empty if no checkpoint is known."""
     if choice.step is not None:
         return f"step {choice.step}"
     if choice.restore:
         return choice.restore
-    return "the start (no progress to restore)" if choice.rule == "C3" else ""
+    return "the start" if choice.rule == "C3" else ""
+
+
+def requeue_reason(choice: Requeue) -> str:
+    """The verdict and its reason: ``exclude gpu-r07-n03: the fault is one GPU``."""
+    verdict = {"exclude_nodes": f"exclude {listing(choice.exclude, 8) or 'the bad nodes'}",
+               "same_nodes": "same nodes", "fix_first": "fix first", "not_needed": "not needed"}[choice.verdict]
+    return f"{verdict}: {choice.why}" if choice.why else verdict
+
+
+def checkpoint_line(choice: CheckpointChoice) -> str:
+    """Everything about the choice in one line, with the rule and its reason."""
+    facts = ", ".join([checkpoint(choice) or "none known", *checkpoint_facts(choice)])
+    return f"{facts} (rule {choice.rule}{': ' + choice.why if choice.why else ''})"
 
 
 def checkpoint_facts(choice: CheckpointChoice) -> list[str]:
     """Path, time, age and loss of the chosen checkpoint, as far as known."""
-    facts = [choice.restore] if choice.restore else []
+    facts = [choice.restore] if choice.restore and choice.step is not None else []
     if choice.saved_at:
         facts.append(f"saved {when(choice.saved_at)}")
     if choice.age_s is not None:
