@@ -67,7 +67,8 @@ class _Page:
     # --- building blocks ----------------------------------------------------------------------------------------------
 
     def say(self, text: str, style: str = "") -> Text:
-        return Text(escape.terminal(text, unicode=self.unicode), style=style)
+        # A span, not the base style: what is added behind keeps its own look.
+        return Text().append(escape.terminal(text, unicode=self.unicode), style=style)
 
     def hang(self, prefix: Text, body: Text, column: int | None = None) -> None:
         """``body`` wrapped beside ``prefix``, later lines indented to the same column."""
@@ -127,21 +128,13 @@ class _Page:
         self.row("requeue", words.requeue_reason(incident.requeue))
         if incident.narrative.text:
             self.row("story", incident.narrative.text)
-            self._narrator(incident)
+            note = words.narrator(incident.narrative)
+            if note:
+                self.row("", self.say(note, "dim"))
         self._actions(incident)
         self._timeline(incident)
         self._hypotheses(incident)
         self._evidence(incident.evidence)
-
-    def _narrator(self, incident: Incident) -> None:
-        told = incident.narrative
-        notes = [] if told.by == "rules" else [f"written by {told.by}"]
-        if told.unsupported_claims:
-            notes.append(f"{words.count(told.unsupported_claims, 'unsupported claim')} removed")
-        if told.note:
-            notes.append(told.note)
-        if notes:
-            self.row("", self.say("; ".join(notes), "dim"))
 
     def _actions(self, incident: Incident) -> None:
         if not incident.actions:
@@ -223,9 +216,9 @@ class _Page:
             return
         self.heading("Evidence")
         for item in evidence[:MAX_EVIDENCE]:
-            where = item.locator or (item.source if item.line is None else f"{item.source}:{item.line}")
             ident = self.say(f"{item.id:>3} ", "bold")
-            self.hang(ident, self.say(where) + self.say(f"  {words.when(item.ts)}" if item.ts else "", "dim"), 4)
+            at = self.say(f"  {words.when(item.ts)}" if item.ts else "", "dim")
+            self.hang(ident, self.say(words.place(item)) + at, 4)
             self.hang(Text("    "), self.say(escape.shorten(escape.plain(item.text), 400), "dim"))
         if len(evidence) > MAX_EVIDENCE:
             self.hang(Text("    "), self.say(f"and {len(evidence) - MAX_EVIDENCE:,} more in the HTML page", "dim"))
@@ -239,8 +232,7 @@ class _Page:
         if read.missing:
             self.row("missing", words.listing(read.missing, 8))
         for problem in read.problems[:8]:
-            where = problem.source if problem.line is None else f"{problem.source}:{problem.line}"
-            self.row("problem", f"{where}: {problem.reason}", "yellow")
+            self.row("problem", words.problem(problem), "yellow")
         if len(read.problems) > 8:
             self.row("", f"and {words.count(len(read.problems) - 8, 'more problem')}")
         for note in read.notes[:8]:

@@ -15,9 +15,12 @@ from aiops.model.report import (
     CheckpointChoice,
     CoverageReport,
     Culprit,
+    Evidence,
     Hypothesis,
     Impact,
     Incident,
+    Narrative,
+    ProblemItem,
     Report,
     Requeue,
 )
@@ -316,13 +319,35 @@ def hypothesis_name(hypothesis: Hypothesis) -> str:
     return f"{hypothesis.failure_class}: {culprit_name(hypothesis.culprit)}"
 
 
+def narrator(told: Narrative) -> str:
+    """Who wrote the story and what was taken out of it; empty if the rules wrote it and nothing was."""
+    notes = [] if told.by == "rules" else [f"written by {told.by}"]
+    if told.unsupported_claims:
+        notes.append(f"{count(told.unsupported_claims, 'unsupported claim')} removed")
+    return "; ".join([*notes, *([told.note] if told.note else [])])
+
+
+def place(item: Evidence) -> str:
+    """Where a quotation stands: its locator, or ``source:line``."""
+    return item.locator or _with_line(item.source, item.line)
+
+
+def problem(item: ProblemItem) -> str:
+    """``pods.tar.gz: archive is truncated``, with the line where there is one."""
+    return f"{_with_line(item.source, item.line)}: {item.reason}"
+
+
+def _with_line(source: str, line: int | None) -> str:
+    return source if line is None else f"{source}:{line}"
+
+
 def problems(report: Report) -> str:
     """One line about what could not be read, for the top of the page; empty if all was read."""
     found = report.coverage.problems
     if not found:
         return ""
     more = f" (and {count(len(found) - 1, 'more problem')})" if len(found) > 1 else ""
-    return f"{found[0].source}: {found[0].reason}{more}"
+    return f"{problem(found[0])}{more}"
 
 
 def coverage(read: CoverageReport) -> str:

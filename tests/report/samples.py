@@ -303,7 +303,7 @@ def no_incident() -> Report:
     """A job that succeeded although its log is full of warnings."""
     return Report(
         verdict="no_incident",
-        summary="job 90412 finished; 1,204 NCCL warnings and two retried connections did not touch it",
+        summary="Job 90412 finished; 1,204 NCCL warnings and two retried connections did not touch it",
         coverage=CoverageReport(
             sources=[SourceItem(name="train.log", kind="training", format="text", bytes=48_120_332, lines=611_204,
                                 first=DAY + "00:00:04Z", last=DAY + "09:41:55Z"),
