@@ -101,9 +101,10 @@ def join(*children: Child, by: str = "") -> Html:
 # --- Markdown ---------------------------------------------------------------------------------------------------------
 
 _MD_PUNCTUATION = re.compile(r"([\\`*_{}\[\]<>|~#$^&!])")
-_MD_LEADING = re.compile(r"^(\d{1,9})([.)])|^([-+=:])")
-_LIVE = re.compile(r"@|://|www\.|mailto:|xmpp:|#\d|\bGH-\d", re.IGNORECASE)
-"""Words that trackers turn into links, mentions or references even when their punctuation is escaped."""
+_MD_LEADING = re.compile(r"^(\d{1,9})([.)])(?=\s|$)|^([-+=])(?=[-+=\s]|$)")
+_EMOJI = r":[\w+'-]*[^\W\d][\w+'-]*:|(?<!\d):\d+:"
+_LIVE = re.compile(rf"@|://|www\.|mailto:|xmpp:|#\d|\bGH-\d|{_EMOJI}", re.IGNORECASE)
+"""Words that trackers turn into links, mentions, references or emoji even when their punctuation is escaped."""
 
 
 def markdown(text: str) -> str:
@@ -137,7 +138,7 @@ def _longest_run(line: str) -> int:
 
 # --- Slack ------------------------------------------------------------------------------------------------------------
 
-_SLACK_LIVE = re.compile(r"[*~`|@]|://|www\.|mailto:|:[\w+'-]+:|^#|(?<![^\W_])_|_(?![^\W_])", re.IGNORECASE)
+_SLACK_LIVE = re.compile(rf"[*~`|@]|://|www\.|mailto:|{_EMOJI}|^#|(?<![^\W_])_|_(?![^\W_])", re.IGNORECASE)
 """Words that mrkdwn would format, link or turn into emoji."""
 
 
