@@ -1,0 +1,40 @@
+"""Signs in GPU metrics.
+
+Signs and their roles:
+
+- ``metric.ecc_dbe`` uncorrectable memory errors: root if counted in the window or seen in a single scrape.
+- ``metric.ecc_sbe_storm`` far more corrected errors than the peers: context.
+- ``metric.row_remap`` a row was remapped in the window: root. ``metric.row_remap_pending`` needs a reset: root.
+  ``metric.row_remap_failure`` needs a new GPU: root.
+- ``metric.xid`` the gauge changed (root; XID 43 and 45 echo) or shows an old value (context).
+- ``metric.thermal_throttle``, ``metric.power_brake``, ``metric.clock_low`` slower than the peers: root.
+- ``metric.pcie_replay``, ``metric.pcie_width``, ``metric.nvlink_errors`` links: root.
+- ``metric.gpu_absent`` stops answering while its node's others answer: root; context if it came back.
+- ``metric.idle_gpu`` idle while all others of the job work: root. ``metric.hang`` GPUs spin in a collective: echo.
+- ``metric.fb_full`` memory full: context. ``metric.fb_drop`` memory released before the others did: echo.
+
+Peers are the GPUs of the same model on the node, or in the case if the node has too few. A condition must persist,
+gaps are bridged, counters may reset, and an absent sample is never taken for zero.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aiops.model import Case, Finding
+
+if TYPE_CHECKING:
+    from aiops.catalog import Catalog
+
+
+def detect(case: Case, catalog: Catalog) -> list[Finding]:
+    """All findings in the metric samples of a case."""
+    if not case.series:
+        return []
+    from aiops.detect import metrics_activity, metrics_clocks, metrics_links, metrics_memory, metrics_xid
+    from aiops.detect.metrics_evidence import Proof
+    from aiops.detect.metrics_frame import frames
+
+    proof = Proof(case)
+    rules = (metrics_memory, metrics_xid, metrics_clocks, metrics_links, metrics_activity)
+    return [finding for frame in frames(case) for rule in rules for finding in rule.find(frame, proof)]

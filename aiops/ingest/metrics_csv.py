@@ -1,0 +1,248 @@
+"""GPU samples in CSV: own exports, ``nvidia-smi --query-gpu … --format=csv``, Grafana panels."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from aiops.catalog.dcgm import Name, column_key, metric_names
+from aiops.ingest.metrics_block import SeriesBuilder, Slot
+from aiops.ingest.metrics_exposition import parse_selector
+from aiops.ingest.metrics_labels import entity_of
+from aiops.model import NO_TIME
+
+_TIME = ("timestamp", "time", "ts", "date", "datetime", "time_utc", "timestamp_utc", "sampled_at")
+_LABELS = {
+    "host": "Hostname", "hostname": "Hostname", "node": "Hostname", "node_name": "Hostname", "nodename": "Hostname",
+    "instance": "instance", "gpu": "gpu", "gpu_index": "gpu", "gpu_id": "gpu", "index": "gpu", "device_index": "gpu",
+    "uuid": "UUID", "gpu_uuid": "UUID", "pci": "pci_bus_id", "pci_bus_id": "pci_bus_id", "bus_id": "pci_bus_id",
+    "gpu_bus_id": "pci_bus_id", "pci_bus": "pci_bus_id", "pod": "pod", "job": "hpc_job", "job_id": "hpc_job",
+    "slurm_job_id": "hpc_job", "model": "modelName", "name": "modelName", "gpu_name": "modelName",
+}
+_GPU_LABELS = {"gpu", "UUID", "pci_bus_id"}
+_METRIC = ("metric", "metric_name", "field", "series", "__name__")
+_VALUE = ("value", "val")
+_NUMBER = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?inf|nan)(?:\s*[%a-zA-Z/°]+)?\s*",
+                     re.IGNORECASE)
+_REASONS = {"idle": 0x1, "gpu_idle": 0x1, "applications_clocks_setting": 0x2, "sw_power_cap": 0x4,
+            "hw_slowdown": 0x8, "sync_boost": 0x10, "sw_thermal_slowdown": 0x20, "sw_thermal": 0x20,
+            "hw_thermal_slowdown": 0x40, "hw_thermal": 0x40, "hw_power_brake_slowdown": 0x80,
+            "hw_power_brake": 0x80, "display_clocks_setting": 0x100, "none": 0, "not_active": 0, "no": 0}
+"""Clock event reasons as nvidia-smi and DCGM name them, see ``nvml.h``."""
+_TEXT = 400
+
+
+@dataclass(slots=True)
+class Header:
+    """What the columns of a table mean."""
+
+    time: int | None
+    labels: dict[int, str]
+    metrics: dict[int, Name]
+    metric: int | None
+    value: int | None
+    series: dict[int, tuple[str, dict[str, str]]]
+    """Columns of a wide table that are named like ``metric{label="…"}``."""
+
+    @property
+    def useful(self) -> bool:
+        """True if samples of GPUs can be read below this header."""
+        gpu = bool(_GPU_LABELS & set(self.labels.values()))
+        node = "Hostname" in self.labels.values()
+        if self.metric is not None and self.value is not None:
+            return gpu or node
+        return (gpu and bool(self.metrics)) or (node and len(self.metrics) > 1) or bool(self.series)
+
+
+@dataclass(slots=True)
+class _Samples:
+    slot: Slot
+    times: list[int] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+
+
+def parse_header(line: str) -> tuple[Header, str]:
+    """Columns and delimiter of a header line."""
+    delimiter = max(",;\t", key=line.count)
+    cells = next(csv.reader([line], delimiter=delimiter, skipinitialspace=True), [])
+    header = Header(None, {}, {}, None, None, {})
+    columns = metric_names().columns
+    for i, cell in enumerate(cells):
+        key = column_key(cell)
+        if "{" in cell:
+            try:
+                header.series[i] = parse_selector(cell)
+            except ValueError:
+                continue
+        elif key in _TIME and header.time is None:
+            header.time = i
+        elif key in _METRIC and header.metric is None:
+            header.metric = i
+        elif key in _VALUE and header.value is None:
+            header.value = i
+        elif key in _LABELS and _LABELS[key] not in header.labels.values():
+            header.labels[i] = _LABELS[key]
+        elif key in columns:
+            header.metrics[i] = columns[key]
+    return header, delimiter
+
+
+def read_csv(builder: SeriesBuilder, data: bytes) -> int:
+    """Read a table of samples.
+
+    Dates without zone are taken as UTC. A cell that is no number (``[N/A]``, ``[GPU is lost]``) is a missing sample;
+    a row with another number of cells, or with an unreadable time, is reported and left out.
+
+    Returns:
+        Number of samples read.
+    """
+    import numpy as np
+
+    text = data.decode("utf-8-sig", errors="replace")
+    skipped, first = _header_line(text)
+    header, delimiter = parse_header(first)
+    width = len(next(csv.reader([first], delimiter=delimiter, skipinitialspace=True), []))
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
+    table = _Table(builder, header)
+    rows = iter(reader)
+    try:
+        for row in rows:
+            line = reader.line_num
+            if line <= skipped + 1 or not row or row == [""]:
+                continue
+            if len(row) != width:
+                builder.problem(f"line {line}: {len(row)} cells instead of {width}", line)
+            elif not table.row(row, line, delimiter):
+                builder.problem(f"line {line}: the time is not readable: {row[header.time or 0][:60]}", line)
+    except csv.Error as problem:
+        builder.problem(f"line {reader.line_num}: {problem}", reader.line_num)
+    for samples in table.samples.values():
+        times = None if samples.times[0] == NO_TIME else np.array(samples.times, dtype=np.int64)
+        values = np.array(samples.values, dtype=np.float64)
+        builder.add(samples.slot, times, values if times is not None else values[-1:])
+    return sum(len(samples.values) for samples in table.samples.values())
+
+
+class _Table:
+    def __init__(self, builder: SeriesBuilder, header: Header) -> None:
+        self.samples: dict[tuple[object, ...], _Samples] = {}
+        self._builder = builder
+        self._header = header
+        self._names = metric_names()
+        self._stamps: dict[str, int | None] = {}
+        self._dead: set[tuple[object, ...]] = set()
+
+    def row(self, cells: list[str], line: int, delimiter: str) -> bool:
+        """Add one row; false if its time is not readable."""
+        header = self._header
+        when = NO_TIME
+        if header.time is not None:
+            written = cells[header.time]
+            if written not in self._stamps:
+                self._stamps[written] = parse_time(written)
+            stamp = self._stamps[written]
+            if stamp is None:
+                return False
+            when = stamp
+        who = tuple(cells[i] for i in header.labels)
+        text = delimiter.join(cells)[:_TEXT]
+        for i, (name, labels) in header.series.items():
+            self._add((i, who), name, None, labels, cells[i], when, line, text)
+        if header.metric is not None and header.value is not None:
+            name = cells[header.metric].strip()
+            known = self._names.metrics.get(name) or self._names.columns.get(column_key(name))
+            self._add((name, who), name, known, None, cells[header.value], when, line, text, who)
+        bits: dict[str, tuple[int, Name]] = {}
+        for i, known in header.metrics.items():
+            if known.bit:
+                if cells[i].strip().lower() in ("active", "not active", "0", "1", "true", "false", "yes", "no"):
+                    on = cells[i].strip().lower() in ("active", "1", "true", "yes")
+                    mask = bits.get(known.field.name, (0, known))[0] | (known.bit if on else 0)
+                    bits[known.field.name] = mask, known
+            else:
+                self._add((i, who), known.field.name, known, None, cells[i], when, line, text, who)
+        for name, (mask, known) in bits.items():
+            self._add((name, who, "bits"), name, Name(known.field), None, str(mask), when, line, text, who)
+        return True
+
+    def _add(self, key: tuple[object, ...], name: str, known: Name | None, labels: dict[str, str] | None, cell: str,
+             when: int, line: int, text: str, who: Sequence[str] = ()) -> None:
+        value = parse_number(cell, bits=known is not None and known.field.unit == "bits")
+        if value is None or key in self._dead:
+            return
+        samples = self.samples.get(key)
+        if samples is None:
+            if labels is None:
+                values = (cell.strip() for cell in who)
+                labels = {label: value for label, value in zip(self._header.labels.values(), values, strict=True)
+                          if value}
+                entity = entity_of("DCGM_", labels, self._builder.node)
+                slot = self._builder.place(name, known, entity)
+            else:
+                slot = self._builder.slot(name, labels)
+            if slot is None:
+                self._dead.add(key)
+                return
+            samples = self.samples[key] = _Samples(slot)
+        samples.times.append(when)
+        samples.values.append(value)
+        samples.slot.text, samples.slot.line = text, line
+
+
+def parse_number(cell: str, *, bits: bool = False) -> float | None:
+    """``98 %``, ``665.50 W``, ``0x40`` or, for a mask, names of reasons; ``None`` if the cell holds no value."""
+    cell = cell.strip()
+    if cell[:2] in ("0x", "0X"):
+        try:
+            return float(int(cell, 16))
+        except ValueError:
+            return None
+    match = _NUMBER.fullmatch(cell)
+    if match is not None:
+        return float(match[1])
+    if bits and cell:
+        words = [column_key(word) for word in re.split(r"[|+;,]", cell)]
+        if all(word in _REASONS for word in words):
+            return float(sum({_REASONS[word] for word in words}))
+    return None
+
+
+def parse_time(text: str) -> int | None:
+    """ISO 8601, ``2026/07/23 02:38:35.012`` or seconds to nanoseconds since 1970, as UTC ns; ``None`` if neither."""
+    text = text.strip()
+    try:
+        number = float(text)
+    except ValueError:
+        try:
+            stamp = datetime.fromisoformat(text.replace("/", "-", 2) if text[4:5] == "/" else text)
+        except ValueError:
+            return None
+        stamp = stamp if stamp.tzinfo is not None else stamp.replace(tzinfo=UTC)
+        delta = stamp - datetime(1970, 1, 1, tzinfo=UTC)
+        return (delta.days * 86_400 + delta.seconds) * 1_000_000_000 + delta.microseconds * 1_000
+    for limit, factor in ((1e11, 10**9), (1e14, 10**6), (1e17, 10**3), (9.2e18, 1)):
+        if 1e8 < number < limit:
+            return int(number) if factor == 1 else round(number * 1e3) * (factor // 1000)
+    return None
+
+
+def header_of(head: str) -> Header | None:
+    """The header of a table of GPU samples at the beginning of a text, or ``None``."""
+    header, _ = parse_header(_header_line(head)[1])
+    return header if header.useful else None
+
+
+def _header_line(text: str) -> tuple[int, str]:
+    """Number of lines before the header (comments, blank lines) and the header."""
+    for number, line in enumerate(_first_lines(text)):
+        if line.strip() and not line.startswith("#") and not line.startswith("sep="):
+            return number, line
+    return 0, ""
+
+
+def _first_lines(text: str) -> Iterable[str]:
+    return text[:65_536].lstrip("\ufeff").splitlines()[:20]
