@@ -19,7 +19,7 @@ LINE_KINDS = frozenset({"kernel", "training", "scheduler", "text"})
 _SIGNAL_KEYS = {"id", "title", "match", "in", "severity", "role", "about", "says", "split", "anchored", "detector",
                 "examples", "not", "source"}
 _FAILURE_KEYS = {"id", "title", "culprit", "hardware", "causes", "effects", "contradicts", "decides", "checkpoint",
-                 "requeue", "playbook", "source", "test", "prior", "explains_death"}
+                 "requeue", "playbook", "source", "test", "prior", "explains_death", "despite_success"}
 _SIGN_KEYS = {"sign", "where", "weight", "on", "within", "expected", "why"}
 _STEP_KEYS = {"action", "why", "needs", "risk", "approval", "check"}
 
@@ -144,7 +144,7 @@ def _signs(path: Path, what: str, entries: Any, groups: Mapping[str, list[Any]])
         if isinstance(entry, str) and entry.startswith("@"):
             if entry[1:] not in groups:
                 raise CatalogError(f"{path}: {what}: no group {entry!r}")
-            signs += [_sign(path, what, e) for e in groups[entry[1:]]]
+            signs += _signs(path, what, groups[entry[1:]], groups)
         else:
             signs.append(_sign(path, what, entry))
     return tuple(signs)
@@ -162,7 +162,8 @@ def _failure(path: Path, entry: Mapping[str, Any], groups: Mapping[str, list[Any
         decides=_texts(path, what, entry.get("decides")), checkpoint=str(entry["checkpoint"]),
         requeue=str(entry["requeue"]), playbook=str(entry["playbook"]), source=str(entry["source"]),
         test=str(entry["test"]), prior=float(entry.get("prior", 0.0)),
-        explains_death=bool(entry.get("explains_death", True)))
+        explains_death=bool(entry.get("explains_death", True)),
+        despite_success=bool(entry.get("despite_success", False)))
 
 
 def _playbook(path: Path, entry: Mapping[str, Any]) -> Playbook:

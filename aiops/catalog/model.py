@@ -92,6 +92,8 @@ class FailureClass:
     prior: float = 0.0
     explains_death: bool = True
     """False for conditions that harm no running job by themselves."""
+    despite_success: bool = False
+    """True for failures that a job can have although it reached its end with code 0, such as a diverged loss."""
 
     @property
     def family(self) -> str:

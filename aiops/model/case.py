@@ -168,6 +168,8 @@ class Case:
     checkpoints: list[Checkpoint] = field(default_factory=list)
     topology: Topology = field(default_factory=Topology)
     coverage: Coverage = field(default_factory=Coverage)
+    notes: list[str] = field(default_factory=list)
+    """What was assumed while reading, in words."""
 
     def read(self, source: int, offset: int, size: int) -> bytes:
         """Bytes of a source from ``offset`` on, at most ``size`` of them."""

@@ -40,6 +40,8 @@ class Scanner:
         self._engine = engine
         self._keep = keep
         self._block = block
+        self.lines = 0
+        """Lines of the file scanned last, once its generator is exhausted."""
 
     def scan_file(self, path: Path) -> Iterator[HitLine]:
         """Hit lines of a file in order. Memory does not grow with the file.
@@ -50,6 +52,7 @@ class Scanner:
         with open(path, "rb") as handle:
             handle.seek(0, 2)
             size = handle.tell()
+            self.lines = 0
             if size == 0:
                 return
             with mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -74,6 +77,7 @@ class Scanner:
                 line += newlines
                 line_start = start + block.rfind(b"\n") + 1
             start = stop
+        self.lines = line - (line_start >= size)
         yield from guard.rest()
 
     def _hits(self, block: bytes, base: int, line: int, line_start: int, data: bytes | mmap.mmap, size: int,

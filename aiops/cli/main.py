@@ -1,0 +1,62 @@
+"""Entry point ``aiops``: the commands, and how errors become exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from aiops.cli import analyze, catalog, collect, scan, slack, surfaces, triage
+from aiops.errors import AiopsError
+
+app = typer.Typer(name="aiops", no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None,
+                  context_settings={"help_option_names": ["-h", "--help"]},
+                  help="Incident analyzer for GPU training clusters: evidence in, one verdict out, with proof and the next command.",
+                  epilog="Exit codes: 0 no incident, 10 incident, 11 inconclusive, 2 bad input or usage, 3 a source failed.")
+
+
+def _version(value: bool) -> None:
+    if value:
+        from aiops import __version__
+
+        typer.echo(f"aiops {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False) -> None:
+    """Options of all commands."""
+
+
+app.command("analyze")(analyze.analyze)
+app.command("scan")(scan.scan)
+app.command("explain")(catalog.explain)
+app.add_typer(catalog.app, name="catalog")
+app.command("triage")(triage.triage)
+app.add_typer(collect.app, name="collect")
+app.add_typer(slack.app, name="slack")
+app.command("dashboard")(surfaces.dashboard)
+app.command("schema")(surfaces.schema)
+
+
+def main() -> None:
+    """Run the command line; never shows a traceback for an error of the input or of a source."""
+    try:
+        app()
+    except AiopsError as error:
+        sys.stderr.write(f"aiops: {_one_line(error)}\n")
+        raise SystemExit(error.exit_code) from None
+    except BrokenPipeError:
+        # the reader of our output went away (``aiops scan … | head``); keep the interpreter from complaining at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(0) from None
+    except KeyboardInterrupt:
+        sys.stderr.write("aiops: interrupted\n")
+        raise SystemExit(130) from None
+
+
+def _one_line(error: AiopsError) -> str:
+    """Names in messages come from the input: no control characters reach the terminal."""
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in str(error))

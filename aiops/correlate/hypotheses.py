@@ -1,0 +1,224 @@
+"""Hypotheses: every failure class that a finding is a sign of, scored by what it explains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from aiops.catalog.model import Catalog, FailureClass, Sign
+from aiops.correlate.model import Hypothesis, JobScope, Suspect, Term
+from aiops.correlate.scope import in_scope, may_be_cause
+from aiops.model.case import Case
+from aiops.model.event import NO_TIME, Severity
+from aiops.model.finding import Finding, Role
+
+SECOND = 0.35
+"""Share of its weight that a further sign of the same class adds: signs of one fault are not independent."""
+MOST_SECOND = 2.0
+EXPLAINED_ECHO = 0.15
+EXPLAINED_ROOT = 0.5
+UNEXPLAINED = 0.25
+"""Share of the weight of the strongest finding left unexplained that is taken off."""
+FIRST = 1.0
+LATE = 1.5
+AFTERMATH_MARGIN_S = 30.0
+"""A cause may be logged this long after its first effect: clocks and buffers."""
+_BY_PLACE = frozenset({"gpu", "node", "link"})
+
+Key = tuple[str, str | None, str | None]
+
+
+def build_hypotheses(case: Case, findings: list[Finding], scope: JobScope, catalog: Catalog) -> list[Hypothesis]:
+    """All hypotheses with their score terms, best first."""
+    signs: dict[Key, list[tuple[float, Finding]]] = {}
+    for finding in findings:
+        if not may_be_cause(finding, scope):
+            continue
+        for failure, cause in catalog.causes_by_sign.get(finding.sign, ()):
+            if cause.matches(finding.sign, finding.fields):
+                by_place = failure.culprit in _BY_PLACE
+                key = (failure.id, finding.node if by_place else None, finding.pci if failure.culprit == "gpu" else None)
+                signs.setdefault(key, []).append((cause.weight, finding))
+    hypotheses = []
+    merged = _merge_places(signs)
+    strongest = _strongest(merged)
+    for key, pairs in merged.items():
+        pairs.sort(key=lambda pair: (-pair[0], pair[1].first == NO_TIME, pair[1].first, pair[1].id))
+        hypotheses.append(_hypothesis(case, catalog.failures[key[0]], pairs, findings, scope, strongest))
+    hypotheses.sort(key=lambda h: (-round(h.score, 6), h.began == NO_TIME, h.began, h.failure.id, h.suspect.node or ""))
+    return hypotheses
+
+
+def _merge_places(signs: dict[Key, list[tuple[float, Finding]]]) -> dict[Key, list[tuple[float, Finding]]]:
+    """A sign without PCI id (or node) joins the more precise hypothesis of its class and node, if there is just one."""
+    merged = dict(signs)
+    for key in sorted(signs, key=lambda k: (k[1] is not None, k[2] is not None)):
+        failure, node, pci = key
+        finer = [k for k in merged if k != key and k[0] == failure and (node is None or k[1] == node)
+                 and (pci is None) and (k[1] is not None or k[2] is not None) and (k[1], k[2]) != (node, pci)
+                 and (node is None or k[2] is not None)]
+        if pci is None and len(finer) == 1 and key in merged:
+            merged[finer[0]] = merged[finer[0]] + merged.pop(key)
+    return merged
+
+
+def _strongest(signs: Mapping[Key, list[tuple[float, Finding]]]) -> dict[str, float]:
+    """The highest weight that any class gives to a finding."""
+    best: dict[str, float] = {}
+    for pairs in signs.values():
+        for weight, finding in pairs:
+            best[finding.id] = max(best.get(finding.id, 0.0), weight)
+    return best
+
+
+def _hypothesis(case: Case, failure: FailureClass, pairs: list[tuple[float, Finding]], findings: list[Finding], scope: JobScope,
+                strongest: Mapping[str, float]) -> Hypothesis:
+    causes = [finding for _, finding in pairs]
+    hypothesis = Hypothesis(failure, _suspect(case, failure, causes, scope), causes)
+    weight, head = pairs[0]
+    hypothesis.terms.append(Term("sign", weight, head.text, (head.id,)))
+    further: dict[str, tuple[float, Finding]] = {}
+    for other_weight, finding in pairs[1:]:
+        if finding.sign != head.sign:
+            further.setdefault(finding.sign, (other_weight, finding))
+    if further:
+        value = min(MOST_SECOND, sum(SECOND * w for w, _ in further.values()))
+        hypothesis.terms.append(Term("further signs", value, "; ".join(f.text for _, f in further.values())[:300],
+                                     tuple(f.id for _, f in further.values())))
+    if failure.prior:
+        hypothesis.terms.append(Term("prior", failure.prior, "how common this class is"))
+    _explain(hypothesis, findings, scope)
+    _order_in_time(hypothesis, findings, scope, strongest)
+    _contradict(hypothesis, findings, scope)
+    _leave_unexplained(hypothesis, findings, scope, strongest)
+    return hypothesis
+
+
+def _explain(hypothesis: Hypothesis, findings: list[Finding], scope: JobScope) -> None:
+    own = {finding.id for finding in hypothesis.causes}
+    for finding in findings:
+        if finding.id in own or not in_scope(finding, scope):
+            continue
+        if _matches_any(hypothesis.failure.effects, finding) and _related(hypothesis, finding):
+            hypothesis.explained.append(finding)
+    echoes = [f for f in hypothesis.explained if f.role != Role.ROOT]
+    roots = [f for f in hypothesis.explained if f.role == Role.ROOT]
+    if echoes:
+        hypothesis.terms.append(Term("explains followers", min(1.0, EXPLAINED_ECHO * len(echoes)),
+                                     f"{len(echoes)} findings that follow from it", tuple(f.id for f in echoes[:12])))
+    if roots:
+        hypothesis.terms.append(Term("explains other signs", min(1.5, EXPLAINED_ROOT * len(roots)),
+                                     "; ".join(f.text for f in roots)[:300], tuple(f.id for f in roots[:12])))
+
+
+def _related(hypothesis: Hypothesis, finding: Finding) -> bool:
+    """A follower lies on the same GPU if it is about a GPU's own state, and never long before the cause."""
+    if finding.sign in ("metric.gpu_absent", "metric.row_remap_pending", "metric.ecc_dbe") and finding.pci \
+            and hypothesis.suspect.pci and finding.pci != hypothesis.suspect.pci:
+        return False
+    if finding.first == NO_TIME or hypothesis.began == NO_TIME or finding.role != Role.ROOT:
+        return True
+    return finding.first >= hypothesis.began - AFTERMATH_MARGIN_S * 1e9
+
+
+def _matches_any(signs: Iterable[Sign], finding: Finding) -> bool:
+    return any(sign.matches(finding.sign, finding.fields) for sign in signs)
+
+
+def failure_time(findings: list[Finding], scope: JobScope) -> int:
+    """When the job began to fail: its first follower, or when the waiters of a time-out began to wait."""
+    times = []
+    for finding in findings:
+        if finding.role != Role.ECHO or not in_scope(finding, scope) or finding.first == NO_TIME:
+            continue
+        began = finding.fields.get("began")
+        times.append(began if isinstance(began, int) and began > 0 else finding.first)
+    return min(times, default=NO_TIME)
+
+
+def _order_in_time(hypothesis: Hypothesis, findings: list[Finding], scope: JobScope, strongest: Mapping[str, float]) -> None:
+    began = hypothesis.began
+    if began == NO_TIME:
+        return
+    rivals = [f for f in findings if f.id in strongest and f not in hypothesis.causes and f not in hypothesis.explained
+              and f.first != NO_TIME and strongest[f.id] >= 2.0]
+    if not any(f.first < began for f in rivals):
+        hypothesis.terms.append(Term("comes first", FIRST, "no other sign that it does not explain is earlier"))
+    failed = failure_time(findings, scope)
+    if failed != NO_TIME and began > failed + AFTERMATH_MARGIN_S * 1e9 and hypothesis.failure.explains_death:
+        late = (began - failed) / 1e9
+        hypothesis.terms.append(Term("comes late", -LATE, f"its first sign is {late:.0f} s after the job began to fail"))
+
+
+def _contradict(hypothesis: Hypothesis, findings: list[Finding], scope: JobScope) -> None:
+    for sign in hypothesis.failure.contradicts:
+        for finding in findings:
+            if sign.matches(finding.sign, finding.fields) and in_scope(finding, scope):
+                hypothesis.terms.append(Term("contradicted", -sign.weight, sign.why or finding.text, (finding.id,)))
+                hypothesis.against.append(sign.why or finding.text)
+                break
+    if not hypothesis.failure.explains_death or hypothesis.failure.despite_success:
+        return
+    end = max((f.last for f in hypothesis.causes if f.last != NO_TIME), default=NO_TIME)
+    progress = [f for f in findings if f.sign == "train.progress" and f.last != NO_TIME]
+    died = any(f.role == Role.ECHO and f.severity >= Severity.WARNING or f.sign == "job.died" for f in findings if in_scope(f, scope))
+    if end != NO_TIME and progress and not died:
+        beyond = (max(f.last for f in progress) - end) / 1e9
+        if beyond > 120:
+            why = f"training went on for {beyond:.0f} s after it"
+            hypothesis.terms.append(Term("contradicted", -5.0, why, tuple(f.id for f in progress)))
+            hypothesis.against.append(why)
+
+
+def _leave_unexplained(hypothesis: Hypothesis, findings: list[Finding], scope: JobScope, strongest: Mapping[str, float]) -> None:
+    own = {f.id for f in hypothesis.causes} | {f.id for f in hypothesis.explained}
+    left = [f for f in findings if f.id in strongest and f.id not in own]
+    if not left:
+        return
+    worst = max(left, key=lambda f: (strongest[f.id], f.id))
+    value = -UNEXPLAINED * strongest[worst.id]
+    hypothesis.terms.append(Term("leaves unexplained", value, worst.text, tuple(f.id for f in left[:12])))
+    hypothesis.against += [f"does not explain: {f.text}" for f in left[:3]]
+
+
+def _suspect(case: Case, failure: FailureClass, causes: list[Finding], scope: JobScope) -> Suspect:
+    head = causes[0]
+    suspect = Suspect(failure.culprit, job=scope.job)
+    for finding in causes:
+        if finding.fields.get("all_ranks"):
+            continue
+        suspect.node = suspect.node or finding.node
+        if finding.node is not None and finding.node != suspect.node:
+            continue
+        suspect.pci = suspect.pci or finding.pci
+        if finding.pci is not None and finding.pci != suspect.pci:
+            continue
+        suspect.gpu = finding.gpu if suspect.gpu is None else suspect.gpu
+        suspect.uuid = suspect.uuid or finding.uuid
+        suspect.rank = finding.rank if suspect.rank is None else suspect.rank
+    suspect.name = head.name
+    if suspect.kind == "gpu" and suspect.gpu is None and suspect.pci is None:
+        suspect.kind = "node" if suspect.node else "gpu"
+    _complete(case, suspect)
+    return suspect
+
+
+def _complete(case: Case, suspect: Suspect) -> None:
+    """Rank from GPU and GPU from rank, through the placements of the case."""
+    topology = case.topology
+    if suspect.rank is None and suspect.node and (suspect.pci or suspect.gpu is not None) and suspect.kind in ("gpu", "rank"):
+        for place in topology.ranks.values():
+            if place.node == suspect.node and ((suspect.pci and place.pci == suspect.pci)
+                                               or (not place.pci and suspect.gpu is not None and place.gpu == suspect.gpu)):
+                suspect.rank = place.rank
+                break
+    if suspect.rank is not None:
+        place = topology.ranks.get(suspect.rank)
+        if place is not None and (suspect.node in (None, place.node)):
+            suspect.node = suspect.node or place.node
+            suspect.gpu = place.gpu if suspect.gpu is None else suspect.gpu
+            suspect.pci = suspect.pci or place.pci
+            suspect.uuid = suspect.uuid or place.uuid
+    if suspect.gpu is None:
+        suspect.gpu = topology.gpu_index(suspect.node, suspect.pci)
+    if suspect.uuid is None and suspect.node and suspect.pci:
+        suspect.uuid = topology.gpu_uuid.get((suspect.node, suspect.pci))

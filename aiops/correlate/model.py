@@ -1,0 +1,89 @@
+"""What the correlator hands on: incidents with ranked hypotheses, before actions and wording."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from aiops.catalog.model import FailureClass
+from aiops.model.event import NO_TIME
+from aiops.model.finding import Finding
+
+
+@dataclass(slots=True)
+class Suspect:
+    """A culprit candidate; only what the evidence shows."""
+
+    kind: str
+    node: str | None = None
+    gpu: int | None = None
+    pci: str | None = None
+    uuid: str | None = None
+    rank: int | None = None
+    job: str | None = None
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One summand of a score."""
+
+    name: str
+    value: float
+    why: str
+    findings: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Hypothesis:
+    """A failure class with a suspect, and how well it explains the findings."""
+
+    failure: FailureClass
+    suspect: Suspect
+    causes: list[Finding]
+    """Findings that are signs of it, the strongest first."""
+    explained: list[Finding] = field(default_factory=list)
+    against: list[str] = field(default_factory=list)
+    terms: list[Term] = field(default_factory=list)
+    confidence: float = 0.0
+
+    @property
+    def score(self) -> float:
+        """Sum of all terms."""
+        return sum(term.value for term in self.terms)
+
+    @property
+    def began(self) -> int:
+        """Time of its first sign, or `NO_TIME`."""
+        return min((f.first for f in self.causes if f.first != NO_TIME), default=NO_TIME)
+
+
+@dataclass(slots=True)
+class JobScope:
+    """Which job the case is about, and what belongs to it."""
+
+    job: str | None = None
+    name: str | None = None
+    scheduler: str | None = None
+    namespace: str | None = None
+    kind: str | None = None
+    nodes: frozenset[str] = frozenset()
+    gpus: int | None = None
+
+
+@dataclass(slots=True)
+class IncidentDraft:
+    """One incident: its findings, and the hypotheses in order."""
+
+    hypotheses: list[Hypothesis]
+    findings: list[Finding]
+    scope: JobScope
+    suspects: list[Suspect]
+    verdict: str
+    """``incident`` or ``inconclusive``."""
+    job_failed: bool = True
+    """A job died, stalls or waits because of it (as opposed to a condition that harms nothing yet)."""
+
+    @property
+    def best(self) -> Hypothesis:
+        """The winning hypothesis."""
+        return self.hypotheses[0]

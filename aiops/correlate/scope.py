@@ -1,0 +1,85 @@
+"""Which job a case is about, and which findings belong to it."""
+
+from __future__ import annotations
+
+from aiops.correlate.model import JobScope
+from aiops.model.case import Case, Job
+from aiops.model.event import NO_TIME
+from aiops.model.finding import Finding, Role
+
+_BAD_STATES = ("FAILED", "NODE_FAIL", "TIMEOUT", "OUT_OF_ME", "PREEMPTED", "CANCELLED", "BOOT_FAIL", "DEADLINE", "Failed", "Pending",
+               "PENDING", "Evicted", "Suspended")
+
+
+def find_scope(case: Case) -> JobScope:
+    """The job whose output was collected; without output the one job, or the one that went wrong last."""
+    nodes = {place.node for place in case.topology.ranks.values() if place.node}
+    pods = {place.pod for place in case.topology.ranks.values() if place.pod}
+    if not nodes:
+        kinds = {source.index: source.kind for source in case.sources}
+        nodes = {event.node for event in case.events if event.node and kinds.get(event.source) == "training"}
+    job = _choose(case, nodes, pods)
+    members = set(nodes)
+    if job is not None:
+        members |= set(job.nodes)
+    if job is None:
+        return JobScope(job=_logged_job(case), scheduler=_scheduler(case), nodes=frozenset(members), gpus=case.topology.world_size)
+    return JobScope(job=job.id, name=job.name, scheduler=job.scheduler or _scheduler(case), namespace=job.namespace, kind=job.kind,
+                    nodes=frozenset(members), gpus=job.gpus or case.topology.world_size)
+
+
+def _choose(case: Case, nodes: set[str], pods: set[str]) -> Job | None:
+    jobs = case.jobs
+    if not jobs:
+        return None
+    if len(jobs) == 1:
+        return jobs[0]
+    logged = _logged_job(case)
+    for job in jobs:
+        if logged and job.id == logged:
+            return job
+
+    def weight(job: Job) -> tuple[int, int, int, int, str]:
+        shared = len(nodes & set(job.nodes))
+        named = sum(1 for pod in pods if job.name and pod.startswith(job.name))
+        bad = any((job.state or "").startswith(state) for state in _BAD_STATES)
+        return (named, shared, int(bad), job.ended if job.ended != NO_TIME else 0, job.id)
+
+    return max(jobs, key=weight)
+
+
+def _logged_job(case: Case) -> str | None:
+    """The job id that the job's own output names."""
+    kinds = {source.index: source.kind for source in case.sources}
+    for event in case.events:
+        if event.signal == "slurm.step_cancelled" and kinds.get(event.source) == "training":
+            return str(event.fields["job"])
+    return None
+
+
+def _scheduler(case: Case) -> str | None:
+    if case.coverage.sources.get("slurm") or case.coverage.sources.get("scheduler"):
+        return "slurm"
+    rows = case.events.by_signal()
+    if any(name in rows for name in ("srun.task_exit", "slurm.step_cancelled", "slurm.job_stopped", "slurm.oom_kill")):
+        return "slurm"
+    if case.objects:
+        return "kubernetes"
+    return None
+
+
+def in_scope(finding: Finding, scope: JobScope) -> bool:
+    """False for findings about nodes or workloads that the job never touched."""
+    if finding.fields.get("foreign"):
+        return False
+    if finding.node and scope.nodes and finding.node not in scope.nodes:
+        return False
+    job = finding.job
+    if job and scope.job and finding.sign.startswith(("sched.", "slurm.")):
+        return job in (scope.job, scope.name) or (scope.name is not None and job.startswith(scope.name))
+    return True
+
+
+def may_be_cause(finding: Finding, scope: JobScope) -> bool:
+    """True for findings that can be a cause of the job's failure."""
+    return finding.role == Role.ROOT and in_scope(finding, scope)

@@ -1,0 +1,151 @@
+"""Collectives that did not complete: who waited, on what, and who never came."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from aiops.catalog.model import Catalog
+from aiops.detect.evidence import evidence_rows, quotes, span
+from aiops.model.case import Case
+from aiops.model.event import Event, Severity
+from aiops.model.finding import Finding, Role
+
+
+def detect(case: Case, catalog: Catalog) -> list[Finding]:
+    """``collective.timeout`` (ECHO: who waited), and what it reveals:
+
+    ``collective.missing_rank`` (ROOT: ranks that never entered; fields ``ranks``, ``how``), ``collective.desync``
+    (ROOT: different operations or sizes at one sequence number), ``collective.all_entered`` (ROOT, weak: everyone
+    waits and nobody is missing, or the logs cannot tell).
+    """
+    timeouts = evidence_rows(case, "nccl.watchdog_timeout")
+    gloo = evidence_rows(case, "gloo.timeout")
+    lagging = evidence_rows(case, "nccl.lagging_rank")
+    if not timeouts and not gloo and not lagging:
+        return []
+    findings = [_timeout(case, timeouts or gloo)] if timeouts or gloo else []
+    desync = _desync(case, timeouts)
+    if desync:
+        return [*findings, desync]
+    missing, how, proof = _missing(case, timeouts, gloo, lagging)
+    if missing:
+        findings.append(_missing_finding(case, missing, how, proof or timeouts or gloo))
+    elif timeouts or gloo:
+        events = timeouts or gloo
+        first, last = span(events)
+        findings.append(Finding(
+            sign="collective.all_entered", text="A collective timed out and no rank stands out as missing",
+            role=Role.ROOT, severity=Severity.ERROR, first=first, last=last, ranks=_ranks(events),
+            count=len(events), evidence=quotes(case, events)))
+    return findings
+
+
+def _ranks(events: list[Event]) -> tuple[int, ...]:
+    return tuple(sorted({event.rank for event in events if event.rank is not None}))
+
+
+def _timeout(case: Case, events: list[Event]) -> Finding:
+    first, last = span(events)
+    ranks = _ranks(events)
+    operations = Counter(str(event.fields.get("op", "")) for event in events if event.fields.get("op"))
+    sequence = Counter(str(event.fields.get("seq", "")) for event in events if event.fields.get("seq"))
+    what = f" on {operations.most_common(1)[0][0]}" if operations else ""
+    number = f" (sequence {sequence.most_common(1)[0][0]})" if sequence else ""
+    waited = max((int(event.fields.get("ran", 0)) for event in events), default=0) // 1000
+    return Finding(sign="collective.timeout", text=f"{len(ranks) or len(events)} ranks gave up waiting{what}{number}"
+                                                   + (f" after {waited} s" if waited else ""),
+                   role=Role.ECHO, severity=Severity.ERROR, first=first, last=last, ranks=ranks, count=len(events),
+                   fields={"waited_s": waited, "op": operations.most_common(1)[0][0] if operations else "",
+                           "began": first - waited * 1_000_000_000 if waited and first > 0 else first},
+                   evidence=quotes(case, events))
+
+
+def _desync(case: Case, timeouts: list[Event]) -> Finding | None:
+    """Two operations or sizes at one sequence number: the ranks ran different code."""
+    by_sequence: dict[str, Counter[tuple[str, str]]] = {}
+    odd: dict[tuple[str, tuple[str, str]], list[Event]] = {}
+    for event in timeouts:
+        sequence = str(event.fields.get("seq", ""))
+        size = re.search(r"NumelIn=(\d+)", event.text)
+        if not sequence:
+            continue
+        shape = (str(event.fields.get("op", "")), size[1] if size else "")
+        by_sequence.setdefault(sequence, Counter())[shape] += 1
+        odd.setdefault((sequence, shape), []).append(event)
+    for sequence, shapes in by_sequence.items():
+        operations = {op for op, _ in shapes}
+        if len(operations) < 2:
+            continue
+        (rare, _count) = min(shapes.items(), key=lambda item: (item[1], item[0]))
+        events = odd[(sequence, rare)]
+        ranks = _ranks(events)
+        first, last = span(timeouts)
+        common = shapes.most_common(1)[0][0]
+        return Finding(
+            sign="collective.desync", role=Role.ROOT, severity=Severity.ERROR, first=first, last=last,
+            text=f"At sequence {sequence} rank {', '.join(map(str, ranks)) or '?'} runs {rare[0]} while others run {common[0]}",
+            rank=ranks[0] if len(ranks) == 1 else None, ranks=ranks, count=len(events),
+            fields={"seq": sequence, "odd": rare[0], "others": common[0]},
+            evidence=quotes(case, [*events[:1], *odd[(sequence, common)][:1]]))
+    return None
+
+
+def _missing(case: Case, timeouts: list[Event], gloo: list[Event],
+             lagging: list[Event]) -> tuple[list[int], str, list[Event]]:
+    """Ranks that never entered the collective, how that is known, and the proof."""
+    for event in lagging:
+        named = [int(number) for number in re.findall(r"\d+", str(event.fields.get("ranks", "")))]
+        if named:
+            return sorted(set(named)), "the process group names them", [event]
+    behind = _behind(case, timeouts)
+    if behind[0]:
+        return behind
+    waiting = set(_ranks(timeouts)) | set(_ranks(gloo))
+    world = case.topology.world_size
+    if not waiting or not world or world < 2:
+        return [], "", []
+    complaining = waiting | _ranks_that_failed(case)
+    silent = sorted(set(range(world)) - complaining)
+    # many silent ranks mean that their logs are missing, not that they hang
+    if silent and len(silent) * 3 <= world and len(waiting) * 2 >= world - len(silent) - len(complaining - waiting):
+        return silent, "they are the only ranks that report nothing", []
+    return [], "", []
+
+
+def _behind(case: Case, timeouts: list[Event]) -> tuple[list[int], str, list[Event]]:
+    """Ranks whose last enqueued work lies before the one the others wait for."""
+    status = evidence_rows(case, "nccl.watchdog_status")
+    enqueued: dict[int, tuple[int, Event]] = {}
+    for event in status:
+        if event.rank is not None and event.fields.get("enqueued"):
+            enqueued[event.rank] = (int(event.fields["enqueued"]), event)
+    works = [int(event.fields["seq"]) for event in timeouts if event.fields.get("seq")]
+    if not enqueued or not works:
+        return [], "", []
+    stalled = Counter(works).most_common(1)[0][0]
+    late = sorted(rank for rank, (last, _) in enqueued.items() if last < stalled)
+    if late and len(late) * 2 < len(enqueued):
+        return late, f"their last enqueued work lies before sequence {stalled}", [enqueued[rank][1] for rank in late[:2]]
+    return [], "", []
+
+
+def _ranks_that_failed(case: Case) -> set[int]:
+    """Ranks with an error of their own or a reset in their log: they are heard, so not silent."""
+    skip = {"nccl.init_rank"}
+    return {event.rank for event in case.events
+            if event.rank is not None and event.severity >= Severity.WARNING and event.signal not in skip
+            and event.signal not in ("launcher.closing",) and not event.quoted}
+
+
+def _missing_finding(case: Case, missing: list[int], how: str, proof: list[Event]) -> Finding:
+    place = case.topology.ranks.get(missing[0])
+    first, last = span(proof)
+    names = ", ".join(map(str, missing[:8])) + (" …" if len(missing) > 8 else "")
+    return Finding(
+        sign="collective.missing_rank", role=Role.ROOT, severity=Severity.ERROR, first=first, last=last,
+        text=f"Rank{'s' if len(missing) > 1 else ''} {names} never entered the collective that the others wait for: {how}",
+        node=place.node if place else None, gpu=place.gpu if place else None, pci=place.pci if place else None,
+        rank=missing[0], ranks=tuple(missing),
+        nodes=tuple(dict.fromkeys(p.node for r in missing if (p := case.topology.ranks.get(r)) and p.node)),
+        count=len(missing), fields={"ranks": missing, "how": how}, evidence=quotes(case, proof))

@@ -1,0 +1,78 @@
+"""What happens to nodes and their links: flaps, reboots, nodes that stop answering."""
+
+from __future__ import annotations
+
+import re
+
+from aiops.catalog.model import Catalog
+from aiops.detect.evidence import evidence_rows, in_time, quotes, span
+from aiops.ingest.hostlist import expand_hostlist
+from aiops.model.case import Case
+from aiops.model.event import Event, Severity
+from aiops.model.finding import Finding, Role
+
+FLAPS = 2
+"""Times a port must go down to be called flapping; once is a link that went down."""
+
+
+def detect(case: Case, catalog: Catalog) -> list[Finding]:
+    """``net.link_flap`` (fields ``downs``, ``nic``), ``net.link_down`` (down at the end), ``host.reboot_seen``
+    (a boot banner after earlier lines of the same log), ``slurm.node_down`` (all ROOT)."""
+    return [*_links(case), *_reboots(case), *_not_responding(case)]
+
+
+def _links(case: Case) -> list[Finding]:
+    by_port: dict[tuple[str, str], list[Event]] = {}
+    for event in evidence_rows(case, "kernel.mlx5_link_down", "kernel.mlx5_link_up", "nccl.ib_port_error"):
+        nic = str(event.fields.get("nic") or event.fields.get("pci") or "")
+        by_port.setdefault((event.node or "", nic), []).append(event)
+    kernel_nodes = {node for (node, _), events in by_port.items() if any(e.signal != "nccl.ib_port_error" for e in events)}
+    findings = []
+    for (node, nic), events in by_port.items():
+        downs = [e for e in events if e.signal == "kernel.mlx5_link_down"]
+        errors = [e for e in events if e.signal == "nccl.ib_port_error"]
+        if not downs and (not errors or node in kernel_nodes):
+            continue
+        events.sort(key=in_time)
+        states = [e for e in events if e.signal.startswith("kernel.")]
+        still_down = bool(states) and states[-1].signal == "kernel.mlx5_link_down"
+        sign = "net.link_down" if still_down and len(downs) < FLAPS else "net.link_flap"
+        first, last = span(downs or errors)
+        times = f"{len(downs)} times" if len(downs) != 1 else "once"
+        text = f"Port {nic or '?'} of {node or '?'} went down {times}" if downs else f"NCCL saw port errors on {nic} of {node or '?'}"
+        findings.append(Finding(
+            sign=sign, text=text + (" and stayed down" if still_down else ""), role=Role.ROOT,
+            severity=Severity.ERROR if len(downs) >= FLAPS or still_down or errors else Severity.WARNING, first=first, last=last,
+            node=node or None, nodes=(node,) if node else (), name=nic or None, count=sum(e.count for e in (downs or errors)),
+            fields={"downs": len(downs), "nic": nic, "stayed_down": still_down}, evidence=quotes(case, downs or errors)))
+    return findings
+
+
+def _reboots(case: Case) -> list[Finding]:
+    findings = []
+    for event in evidence_rows(case, "kernel.boot"):
+        if event.line > 3 and not event.text.lstrip().startswith("[    0.0"):
+            pass
+        earlier = [e for e in case.events if e.source == event.source and e.line < event.line and e.node == event.node]
+        if event.line <= 3 or not (earlier or event.line > 20):
+            continue
+        first, last = span([event])
+        findings.append(Finding(sign="host.reboot_seen", text=f"{event.node or 'A node'} booted in the middle of its log", role=Role.ROOT,
+                                severity=Severity.ERROR, first=first, last=last, node=event.node, nodes=(event.node,) if event.node else (),
+                                evidence=quotes(case, [event])))
+    return findings[:8]
+
+
+def _not_responding(case: Case) -> list[Finding]:
+    by_node: dict[str, list[Event]] = {}
+    for event in evidence_rows(case, "slurm.node_not_responding"):
+        for node in expand_hostlist(re.sub(r"[^\w.,\[\]-]", "", str(event.fields["nodes"]))):
+            by_node.setdefault(node, []).append(event)
+    findings = []
+    for node, events in by_node.items():
+        first, last = span(events)
+        job = next((str(e.fields["job"]) for e in events if e.fields.get("job")), None)
+        findings.append(Finding(sign="slurm.node_down", text=f"slurmctld lost contact with {node}", role=Role.ROOT,
+                                severity=Severity.ERROR, first=first, last=last, node=node, nodes=(node,), job=job, count=len(events),
+                                evidence=quotes(case, events)))
+    return findings

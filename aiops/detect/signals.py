@@ -1,0 +1,66 @@
+"""The general detector: lines of one signal about one entity become one finding."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from aiops.catalog.model import Catalog, Signal
+from aiops.detect.evidence import in_time, quotes, span
+from aiops.model.case import Case
+from aiops.model.event import Event
+from aiops.model.finding import Finding
+
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+
+
+def detect(case: Case, catalog: Catalog) -> list[Finding]:
+    """One finding for each signal and entity; signals with a detector of their own are left to it."""
+    findings = []
+    rows = case.events.by_signal()
+    for signal in catalog.signals:
+        if signal.detector != "signals" or signal.id not in rows:
+            continue
+        groups: dict[tuple[Any, ...], list[Event]] = {}
+        for row in rows[signal.id]:
+            event = case.events[row]
+            if not event.quoted:
+                groups.setdefault(_entity(signal, event), []).append(event)
+        for events in groups.values():
+            findings.append(finding_of(case, signal, sorted(events, key=in_time)))
+    return findings
+
+
+def _entity(signal: Signal, event: Event) -> tuple[Any, ...]:
+    split = tuple(str(event.fields.get(name)) for name in signal.split)
+    if signal.about in ("node", "gpu", "nic", "storage"):
+        return (event.node, *split)
+    return split
+
+
+def finding_of(case: Case, signal: Signal, events: list[Event]) -> Finding:
+    """A finding from the events of one signal, earliest first."""
+    ranks = tuple(sorted({event.rank for event in events if event.rank is not None}))
+    nodes = tuple(dict.fromkeys(event.node for event in events if event.node))
+    first, last = span(events)
+    head = next((event for event in events if event.rank is not None), events[0])
+    fields = {key: value for event in reversed(events) for key, value in event.fields.items()}
+    fields.update(head.fields)
+    place = case.topology.ranks.get(head.rank) if head.rank is not None and signal.about == "rank" else None
+    count = sum(event.count for event in events)
+    text = describe(signal.title, fields)
+    if count > 1:
+        text += f" ({count} lines{f', {len(ranks)} ranks' if len(ranks) > 1 else ''})"
+    node = head.node or (place.node if place else None)
+    gpu = int(fields["gpu"]) if str(fields.get("gpu", "")).isdigit() and signal.about == "rank" else None
+    return Finding(sign=signal.id, text=text, role=signal.role, severity=signal.severity, first=first, last=last, node=node,
+                   rank=head.rank if signal.about == "rank" else None, ranks=ranks, nodes=nodes,
+                   gpu=gpu if gpu is not None else (place.gpu if place and signal.about == "rank" else None),
+                   pci=place.pci if place else None, uuid=place.uuid if place else None,
+                   job=fields.get("job"), name=fields.get("nic") or fields.get("path") or fields.get("mount"),
+                   count=count, fields=fields, evidence=quotes(case, events))
+
+
+def describe(title: str, fields: dict[str, Any]) -> str:
+    """Fill a signal's title; what the line does not tell becomes ``?``."""
+    return _PLACEHOLDER.sub(lambda match: str(fields.get(match[1], "?")), title)

@@ -1,0 +1,97 @@
+"""Who ran where, from what the logs say: ranks, hosts, GPUs, processes."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from aiops.ingest.extract import Pending
+from aiops.model.case import Case, RankPlace, Topology
+from aiops.model.entity import canonical_pci, is_host_name
+
+_WORLD = re.compile(r"world[_ ]size ?[=:] ?(\d{1,7})")
+
+
+def join_identities(case: Case, pending: Pending) -> None:
+    """Fill ``case.topology`` from events and correct rows whose rank or node only the whole case tells."""
+    topology = case.topology
+    events = case.events
+    by_pid: dict[tuple[str, int], int] = {}
+    worlds: Counter[int] = Counter()
+    rows = events.by_signal()
+    for row in rows.get("nccl.init_rank", ()):
+        event = events[row]
+        head = re.match(r"(?:\[[^\]]*\]:? ?)*([\w.-]+):(\d+):\d+ \[", event.text)
+        rank, world = int(event.fields["rank"]), int(event.fields["nranks"])
+        worlds[world] += 1
+        if head is None:
+            continue
+        host, pid = head[1], int(head[2])
+        _note_comm(topology, event.fields, rank, world, host, pid, by_pid, max(worlds))
+    if worlds:
+        topology.world_size = max(worlds)
+    for row in rows.get("train.start", ()):
+        match = _WORLD.search(events[row].text)
+        if match and int(match[1]) > 1:
+            topology.world_size = max(topology.world_size or 0, int(match[1]))
+    for row, host, pid in pending.by_pid:
+        found = by_pid.get((host, pid))
+        if found is not None:
+            events.move(row, rank=found)
+    for row in range(len(events)):
+        node = events[row].node
+        if node and is_host_name(node):
+            topology.nodes.setdefault(node, set()).add(case.sources[events[row].source].name)
+    for source in case.sources:
+        if source.node and is_host_name(source.node):
+            topology.nodes.setdefault(source.node, set()).add(source.name)
+    _complete(topology)
+
+
+def _note_comm(topology: Topology, fields: object, rank: int, world: int, host: str, pid: int,
+               by_pid: dict[tuple[str, int], int], largest: int) -> None:
+    """One line of NCCL's initialisation. Sub-communicators number their own ranks, so only the largest counts."""
+    assert isinstance(fields, dict)
+    if world < largest:
+        return
+    place = topology.ranks.get(rank)
+    if place is not None and place.node != host and place.sure == "NCCL initialisation" and place.pid != pid:
+        # two jobs or two attempts: the later placement stands
+        place = None
+    if place is None:
+        place = topology.ranks[rank] = RankPlace(rank)
+    place.node, place.pid, place.sure = host, pid, "NCCL initialisation"
+    device = fields.get("nvml") or fields.get("dev")
+    if device is not None and str(device).isdigit():
+        place.local_rank = int(fields["dev"])
+        place.gpu = int(device)
+    bus = bus_id(str(fields.get("busid", "")))
+    if bus:
+        place.pci = bus
+        if place.gpu is not None:
+            topology.gpu_pci.setdefault((host, place.gpu), bus)
+    by_pid[(host, pid)] = rank
+
+
+def bus_id(text: str) -> str | None:
+    """PCI id of NCCL's ``busId``: the digits of ``0000:ab:00.0`` without leading zeros, so ``ab000``."""
+    if not text:
+        return None
+    digits = text.zfill(9)
+    return canonical_pci(f"{digits[:-5].zfill(4)[-4:]}:{digits[-5:-3]}:{digits[-3:-1]}")
+
+
+def _complete(topology: Topology) -> None:
+    """Fill PCI ids and GPU indices of ranks from each other, where a source joins them."""
+    index_of = {(node, pci): index for (node, index), pci in topology.gpu_pci.items()}
+    for place in topology.ranks.values():
+        if place.node is None:
+            continue
+        if place.gpu is None and place.pci:
+            place.gpu = index_of.get((place.node, place.pci))
+        if place.gpu is None and place.local_rank is not None:
+            place.gpu = place.local_rank
+        if place.pci is None and place.gpu is not None:
+            place.pci = topology.gpu_pci.get((place.node, place.gpu))
+        if place.uuid is None and place.pci:
+            place.uuid = topology.gpu_uuid.get((place.node, place.pci))

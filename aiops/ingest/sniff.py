@@ -1,0 +1,65 @@
+"""What a file is, judged by its content and never by its name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+KINDS = ("kernel", "training", "scheduler", "kubernetes", "slurm", "metrics", "manifest", "text", "binary", "empty")
+"""``kernel`` system and kernel logs · ``training`` output of jobs · ``scheduler`` daemon logs · ``kubernetes`` objects ·
+``slurm`` tables and JSON of its commands · ``metrics`` samples · ``manifest`` our own files · ``text`` anything else."""
+
+SCANNED = frozenset({"kernel", "training", "scheduler", "text"})
+"""Kinds whose lines are scanned for signals."""
+
+_KERNEL_LINE = re.compile(
+    rb"^(?:<\d+>)?(?:[a-z]{3,8} *:[a-z]{3,6} *: )?"
+    rb"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]+ [\w.@/-]+(?:\[\d+\])?: "
+    rb"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.,\d]*(?:Z|[+-]\d\d:?\d\d) [\w.-]+ [\w.@/-]+(?:\[\d+\])?: "
+    rb"|\[ *\d{1,10}\.\d{6}\] "
+    rb"|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\] )", re.M)
+_SCHEDULER_LINE = re.compile(
+    rb"^\[?\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?\]? (?:\[\d[\d.]*(?:batch|extern)?\] )?(?:error: |debug\d?: +|info: |verbose: )?"
+    rb"(?:sched|_slurm_rpc|slurm|_job_complete|drain_nodes|Node |Nodes |update_node|agent/|requeue|Requeuing|Killing JobId|job_time_limit"
+    rb"|Time limit|backfill|_start_job|cleanup|slurmd|launch task|Launching|Warning: |node_did_resp|JobId=|Batch|preempted|_update_job|job_|proc)",
+    re.M)
+_TRAINING = re.compile(
+    rb"Traceback \(most recent call last\)|NCCL (?:INFO|WARN|version)|torch[./]|ProcessGroup|\[rank\d+\]|\brank ?\d|[Ll]oss\b|"
+    rb"\b[Ee]poch\b|\bstep\b|iteration|srun: |slurmstepd|mpirun|torchrun|deepspeed|accelerate|\bINFO\b|\bWARNING\b|\bERROR\b|"
+    rb"CUDA|checkpoint|pyxis|transformers|lightning|jax")
+
+
+def is_binary(head: bytes) -> bool:
+    """True if the bytes are no text: NULs without a UTF-16 mark, or mostly control characters."""
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return False
+    sample = head[:8192]
+    if not sample:
+        return False
+    control = sum(sample.count(bytes((c,))) for c in (*range(0, 9), *range(14, 27), *range(28, 32)))
+    return control > len(sample) // 10
+
+
+def sniff(head: bytes, documents: tuple[tuple[str, Callable[[bytes], str | None]], ...]) -> tuple[str, str]:
+    """(kind, format) of a file from a sample of its bytes.
+
+    ``documents`` are the sniffers of structured formats, asked in order before the log dialects are counted.
+    """
+    if not head.strip(b"\x00\r\n\t "):
+        return "empty", ""
+    if is_binary(head):
+        return "binary", ""
+    for kind, sniffer in documents:
+        found = sniffer(head)
+        if found:
+            return kind, found
+    lines = max(1, head.count(b"\n"))
+    kernel = len(_KERNEL_LINE.findall(head))
+    scheduler = len(_SCHEDULER_LINE.findall(head))
+    if kernel * 2 > lines and kernel >= scheduler:
+        return "kernel", "syslog"
+    if scheduler * 3 > lines:
+        return "scheduler", "slurm"
+    if _TRAINING.search(head):
+        return "training", "log"
+    return ("kernel", "syslog") if kernel else ("text", "")

@@ -1,0 +1,315 @@
+"""From what a user names to plain files: directories walked, archives and pipes unpacked within bounds."""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import gzip
+import lzma
+import os
+import stat
+import sys
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from aiops.config import Limits
+from aiops.errors import InputError
+from aiops.model.case import Problem
+
+_CHUNK = 1 << 20
+
+
+class Budget:
+    """How much may still be unpacked."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.left = limits.max_unpacked_bytes
+        self.files = 0
+
+
+class Spool:
+    """Finds the plain files of a case; unpacked ones lie in a private directory until the case is closed.
+
+    Nothing is ever written outside that directory, links are not followed, devices and pipes are not opened.
+    """
+
+    def __init__(self, directory: Path, limits: Limits) -> None:
+        self.directory = directory
+        self._budget = Budget(limits)
+        self._next = 0
+        self.problems: list[Problem] = []
+        self.skipped = 0
+
+    def find(self, paths: list[str]) -> Iterator[tuple[str, Path]]:
+        """(name in the case, plain file) of everything below the given paths, in the order of the names.
+
+        Raises:
+            InputError: a named path is missing or cannot be read at all.
+        """
+        for text in paths:
+            if text == "-":
+                yield from self._open("stdin", self._pipe(sys.stdin.buffer), 0)
+                continue
+            path = Path(text)
+            try:
+                mode = path.stat().st_mode
+            except FileNotFoundError:
+                raise InputError("no such file or directory", path=text) from None
+            except OSError as error:
+                raise InputError(error.strerror or "cannot be read", path=text) from None
+            if stat.S_ISDIR(mode):
+                if not os.access(path, os.R_OK | os.X_OK):
+                    raise InputError("the directory cannot be read (permission denied)", path=text)
+                prefix = "" if len(paths) == 1 else f"{path.name}/"
+                for name, file in self._walk(path):
+                    yield from self._open(prefix + name, file, 0)
+            elif stat.S_ISREG(mode):
+                if not os.access(path, os.R_OK):
+                    raise InputError("the file cannot be read (permission denied)", path=text)
+                yield from self._open(path.name, path, 0)
+            elif stat.S_ISFIFO(mode):
+                with open(path, "rb") as pipe:
+                    spooled = self._pipe(pipe)
+                yield from self._open(path.name, spooled, 0)
+            else:
+                raise InputError("is neither a file, a directory nor a pipe", path=text)
+
+    def _walk(self, root: Path) -> Iterator[tuple[str, Path]]:
+        pending = [root]
+        found: list[tuple[str, Path]] = []
+        while pending:
+            directory = pending.pop()
+            try:
+                entries = sorted(os.scandir(directory), key=lambda e: e.name)
+            except OSError as error:
+                self._problem(_relative(directory, root), f"directory not read: {error.strerror}")
+                continue
+            for entry in entries:
+                path = Path(entry.path)
+                name = _relative(path, root)
+                try:
+                    if entry.is_symlink():
+                        self._link(path, root, name, found)
+                    elif entry.is_dir():
+                        pending.append(path)
+                    elif entry.is_file():
+                        found.append((name, path))
+                    else:
+                        self._problem(name, "skipped: a pipe, socket or device, not a file")
+                except OSError as error:
+                    self._problem(name, f"not read: {error.strerror}")
+            if len(found) > self._budget.limits.max_files:
+                self.skipped += len(found) - self._budget.limits.max_files
+                del found[self._budget.limits.max_files:]
+                self._problem(str(root.name), f"more than {self._budget.limits.max_files} files: the rest was not read")
+                break
+        yield from sorted(found)
+
+    def _link(self, path: Path, root: Path, name: str, found: list[tuple[str, Path]]) -> None:
+        """A link to a file inside the case is the same file again; any other link is not followed."""
+        try:
+            target = path.resolve(strict=True)
+        except (OSError, RuntimeError):
+            self._problem(name, "skipped: a link that leads nowhere or in a circle")
+            return
+        if not target.is_relative_to(root.resolve()):
+            self._problem(name, "skipped: a link that leads out of the directory")
+        elif target.is_dir():
+            self._problem(name, "skipped: a link to a directory")
+
+    def _open(self, name: str, path: Path, depth: int) -> Iterator[tuple[str, Path]]:
+        """The file itself, or what it unpacks to."""
+        try:
+            with open(path, "rb") as handle:
+                head = handle.read(512)
+        except OSError as error:
+            self._problem(name, f"not read: {error.strerror}")
+            return
+        kind = _archive_kind(head, path)
+        if kind is None:
+            self._budget.files += 1
+            yield name, path
+            return
+        if depth >= self._budget.limits.max_archive_depth:
+            self._problem(name, f"archives nested deeper than {depth} were not opened")
+            return
+        try:
+            if kind == "tar":
+                yield from self._tar(name, path, depth)
+            elif kind == "zip":
+                yield from self._zip(name, path, depth)
+            else:
+                inner = self._decompress(name, path, kind)
+                if inner is not None:
+                    yield from self._open(_without_suffix(name), inner, depth + 1)
+        except (tarfile.TarError, zipfile.BadZipFile, OSError, EOFError, zlib.error, lzma.LZMAError, ValueError,
+                NotImplementedError, RuntimeError) as error:
+            self._problem(name, f"archive broken: {_reason(error)}; what came before was read")
+
+    def _tar(self, name: str, path: Path, depth: int) -> Iterator[tuple[str, Path]]:
+        with tarfile.open(path, "r:") as archive:
+            while True:
+                try:
+                    member = archive.next()
+                except (tarfile.TarError, OSError, EOFError) as error:
+                    self._problem(name, f"archive broken: {_reason(error)}; what came before was read")
+                    return
+                if member is None:
+                    return
+                inner = f"{name}!{member.name}"
+                if member.isdir():
+                    continue
+                if not member.isreg():
+                    self._problem(inner, "skipped: a link or device in an archive")
+                    continue
+                if not self._member_allowed(inner, member.name):
+                    continue
+                stream = archive.extractfile(member)
+                if stream is not None:
+                    yield from self._member(inner, stream, member.size, depth)
+
+    def _zip(self, name: str, path: Path, depth: int) -> Iterator[tuple[str, Path]]:
+        with zipfile.ZipFile(path) as archive:
+            for info in archive.infolist():
+                inner = f"{name}!{info.filename}"
+                if info.is_dir() or not self._member_allowed(inner, info.filename):
+                    continue
+                if stat.S_ISLNK(info.external_attr >> 16):
+                    self._problem(inner, "skipped: a link or device in an archive")
+                    continue
+                if info.flag_bits & 1:
+                    self._problem(inner, "skipped: encrypted")
+                    continue
+                try:
+                    with archive.open(info) as stream:
+                        yield from self._member(inner, stream, max(1, info.compress_size), depth)
+                except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError) as error:
+                    self._problem(inner, f"member broken: {_reason(error)}")
+
+    def _member_allowed(self, inner: str, name: str) -> bool:
+        if self._budget.files >= self._budget.limits.max_files:
+            self.skipped += 1
+            return False
+        if name.startswith(("/", "\\")) or ".." in name.replace("\\", "/").split("/"):
+            self._problem(inner, "skipped: the member's path leads out of the archive")
+            return False
+        return True
+
+    def _member(self, inner: str, stream: IO[bytes], packed: int, depth: int) -> Iterator[tuple[str, Path]]:
+        target = self._new()
+        self._copy(inner, stream, target, packed)
+        yield from self._open(inner, target, depth + 1)
+
+    def _decompress(self, name: str, path: Path, kind: str) -> Path | None:
+        target = self._new()
+        packed = path.stat().st_size
+        with _open_compressed(path, kind) as stream:
+            return target if self._copy(name, stream, target, packed) or target.stat().st_size else None
+
+    def _copy(self, name: str, stream: Any, target: Path, packed: int) -> bool:
+        """Unpack into ``target``; keeps what came before an error or a limit. Returns False if it is cut."""
+        limits = self._budget.limits
+        written = 0
+        with open(target, "wb") as out:
+            while True:
+                try:
+                    chunk = stream.read(_CHUNK)
+                except (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, ValueError, RuntimeError) as error:
+                    self._problem(name, f"truncated or damaged after {written} unpacked bytes ({_reason(error)}); "
+                                        "the part before was read")
+                    return False
+                except Exception as error:
+                    # isal and zstandard raise their own error types, which exist only where they are installed
+                    if type(error).__module__.split(".")[0] not in ("isal", "zstandard", "zstd", "igzip"):
+                        raise
+                    self._problem(name, f"truncated or damaged after {written} unpacked bytes ({_reason(error)}); "
+                                        "the part before was read")
+                    return False
+                if not chunk:
+                    return True
+                written += len(chunk)
+                self._budget.left -= len(chunk)
+                if self._budget.left < 0 or (written > limits.ratio_floor and written > packed * limits.max_ratio):
+                    self._problem(name, f"unpacks to more than is allowed (stopped after {written} bytes, "
+                                        f"{written // max(1, packed)} times its size); the part before was read")
+                    return False
+                out.write(chunk)
+
+    def _pipe(self, stream: IO[bytes]) -> Path:
+        target = self._new()
+        with open(target, "wb") as out:
+            while chunk := stream.read(_CHUNK):
+                self._budget.left -= len(chunk)
+                if self._budget.left < 0:
+                    self._problem("stdin", "longer than is allowed; the part before was read")
+                    break
+                out.write(chunk)
+        return target
+
+    def _new(self) -> Path:
+        self._next += 1
+        return self.directory / f"{self._next:06d}"
+
+    def _problem(self, source: str, reason: str) -> None:
+        self.problems.append(Problem(source, reason))
+
+
+def _relative(path: Path, root: Path) -> str:
+    return os.path.relpath(path, root)
+
+
+def _reason(error: BaseException) -> str:
+    return str(error).strip().split("\n")[0][:160] or type(error).__name__
+
+
+def _without_suffix(name: str) -> str:
+    for suffix in (".gz", ".zst", ".xz", ".bz2", ".tgz"):
+        if name.lower().endswith(suffix):
+            return name[: -len(suffix)] + (".tar" if suffix == ".tgz" else "")
+    return name
+
+
+def _archive_kind(head: bytes, path: Path) -> str | None:
+    if head.startswith(b"\x1f\x8b"):
+        return "gzip"
+    if head.startswith(b"\x28\xb5\x2f\xfd"):
+        return "zstd"
+    if head.startswith(b"BZh"):
+        return "bzip2"
+    if head.startswith(b"\xfd7zXZ\x00"):
+        return "xz"
+    if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+        return "zip"
+    if head[257:262] == b"ustar":
+        return "tar"
+    return None
+
+
+@contextlib.contextmanager
+def _open_compressed(path: Path, kind: str) -> Iterator[Any]:
+    if kind == "gzip":
+        try:
+            from isal import igzip
+        except ImportError:
+            with gzip.open(path, "rb") as stream:
+                yield stream
+            return
+        with igzip.open(path, "rb") as stream:
+            yield stream
+    elif kind == "bzip2":
+        with bz2.open(path, "rb") as stream:
+            yield stream
+    elif kind == "xz":
+        with lzma.open(path, "rb") as stream:
+            yield stream
+    else:
+        import zstandard
+
+        with open(path, "rb") as raw, zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(
+                raw, read_across_frames=True) as stream:
+            yield stream

@@ -1,0 +1,1 @@
+"""Commands in the language of the scheduler that owns the target."""

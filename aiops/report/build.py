@@ -1,0 +1,229 @@
+"""Put a report together: incidents, timeline, evidence with its surroundings, coverage."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from datetime import UTC, datetime
+
+from aiops.config import Settings
+from aiops.correlate.model import Hypothesis, IncidentDraft, Suspect
+from aiops.ingest.prefix import ANSI
+from aiops.model import report as r
+from aiops.model.case import Case
+from aiops.model.event import NO_TIME, Severity
+from aiops.model.finding import EvidenceRef, Finding, Role
+from aiops.recommend.plan import Plan, PlannedAction, describe_suspect
+from aiops.report.coverage import build_coverage
+from aiops.report.story import narrative, summary
+
+_CONTEXT_LINES = 3
+_MOST_TIMELINE = 40
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def build_report(case: Case, findings: list[Finding], incidents: list[IncidentDraft], plans: list[Plan], settings: Settings) -> r.Report:
+    """The report of a case. ``plans`` belongs to ``incidents`` one by one."""
+    built = [_incident(case, number, draft, plan, settings) for number, (draft, plan) in
+             enumerate(zip(incidents, plans, strict=True), 1)]
+    if not built:
+        verdict: r.Verdict = "no_incident"
+    else:
+        verdict = "inconclusive" if incidents[0].verdict == "inconclusive" else "incident"
+    coverage = build_coverage(case, findings, incidents)
+    report = r.Report(verdict=verdict, coverage=coverage, incidents=built)
+    report.summary = summary(report, findings)
+    return report
+
+
+def iso(ts: int) -> str | None:
+    """UTC time stamp with milliseconds where it has any; ``None`` for an unknown time."""
+    if ts == NO_TIME or ts <= 0:
+        return None
+    try:
+        moment = datetime.fromtimestamp(ts // 1_000_000_000, UTC)
+    except (OverflowError, OSError, ValueError):
+        return None
+    millis = ts // 1_000_000 % 1000
+    return moment.strftime("%Y-%m-%dT%H:%M:%S") + (f".{millis:03d}" if millis else "") + "Z"
+
+
+class _EvidenceBook:
+    """Numbers the quotations of one incident and reads the lines around them."""
+
+    def __init__(self, case: Case) -> None:
+        self._case = case
+        self._paths = {source.name: source for source in case.sources}
+        self._ids: dict[tuple[str, int, int, str], str] = {}
+        self.items: list[r.Evidence] = []
+
+    def cite(self, refs: list[EvidenceRef]) -> list[str]:
+        return [self._id(ref) for ref in refs]
+
+    def _id(self, ref: EvidenceRef) -> str:
+        key = (ref.source, ref.line, ref.offset, ref.text if not ref.line else "")
+        known = self._ids.get(key)
+        if known is not None:
+            return known
+        number = f"e{len(self.items) + 1}"
+        self._ids[key] = number
+        before, after = self._around(ref)
+        locator = f"line {ref.line}" if ref.line else f"offset {ref.offset}" if ref.offset else "sample"
+        self.items.append(r.Evidence(id=number, source=ref.source, locator=locator, ts=iso(ref.ts), text=_clean(ref.text),
+                                     line=ref.line or None, offset=ref.offset, before=before, after=after))
+        return number
+
+    def _around(self, ref: EvidenceRef) -> tuple[list[str], list[str]]:
+        source = self._paths.get(ref.source)
+        if source is None or not ref.line or source.kind in ("kubernetes", "metrics"):
+            return [], []
+        window = 4096
+        begin = max(0, ref.offset - window)
+        data = self._case.read(source.index, begin, ref.offset - begin + 2 * window)
+        head, tail = data[: ref.offset - begin], data[ref.offset - begin:]
+        above = head.split(b"\n")[:-1][-_CONTEXT_LINES:]
+        if begin and len(above) < _CONTEXT_LINES:
+            above = above[1:]
+        below = tail.split(b"\n")[1:_CONTEXT_LINES + 1]
+        return [_line(b) for b in above if b.strip()], [_line(b) for b in below if b.strip()]
+
+
+def _line(raw: bytes) -> str:
+    return _clean(ANSI.sub(b"", raw[:600]).decode("utf-8", "replace"))
+
+
+def _clean(text: str) -> str:
+    return _CONTROL.sub(" ", text.replace("\t", "    "))[:1000].rstrip()
+
+
+def _incident(case: Case, number: int, draft: IncidentDraft, plan: Plan, settings: Settings) -> r.Incident:
+    book = _EvidenceBook(case)
+    best = draft.best
+    shown = _shown_findings(draft)
+    items = []
+    cause_ids = book.cite([ref for finding in best.causes[:4] for ref in finding.evidence])
+    for finding in shown:
+        items.append(_finding_item(finding, book))
+    timeline = _timeline(draft, shown, book)
+    failure = best.failure
+    title = f"{failure.title}: {describe_suspect(best.suspect)}"
+    incident = r.Incident(
+        id=_fingerprint(draft, number), title=title, failure_class=failure.id, confidence=best.confidence, hardware=failure.hardware,
+        culprit=_culprit(best.suspect), culprits=[_culprit(s) for s in draft.suspects],
+        hypotheses=[_hypothesis(h) for h in _distinct(draft.hypotheses)],
+        requeue=r.Requeue(verdict=plan.requeue, exclude=plan.exclude, why=plan.requeue_why),
+        checkpoint=_checkpoint(plan), actions=[_action(a, cause_ids) for a in plan.actions],
+        impact=_impact(case, draft, plan, settings), timeline=timeline, findings=items, evidence=book.items)
+    incident.narrative = r.Narrative(text=narrative(incident, draft), by="rules")
+    return incident
+
+
+def _fingerprint(draft: IncidentDraft, number: int) -> str:
+    """Stable for the same evidence: class, culprit and the first sign's time."""
+    best = draft.best
+    text = f"{best.failure.id}|{best.suspect.node}|{best.suspect.pci}|{best.suspect.rank}|{draft.scope.job}|{best.began}|{number}"
+    return "inc-" + hashlib.sha256(text.encode()).hexdigest()[:10]
+
+
+def _distinct(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
+    seen: set[str] = set()
+    kept = []
+    for hypothesis in hypotheses:
+        if hypothesis.failure.id not in seen:
+            seen.add(hypothesis.failure.id)
+            kept.append(hypothesis)
+    return kept[:5]
+
+
+def _shown_findings(draft: IncidentDraft) -> list[Finding]:
+    """Causes and followers of the winner, other roots, and the context that matters."""
+    best = draft.best
+    used = {f.id for h in draft.hypotheses for f in (*h.causes, *h.explained)}
+    context = ("train.progress", "ckpt.", "job.", "sched.", "metric.", "slurm.")
+    shown = [f for f in draft.findings if f.id in used or f.role == Role.ROOT or f.sign.startswith(context)
+             or (f.role == Role.ECHO) or f.severity >= Severity.WARNING]
+    first = {f.id: i for i, f in enumerate(best.causes)}
+    return sorted(shown, key=lambda f: (first.get(f.id, 99), int(f.id[1:])))[:60]
+
+
+def _culprit(suspect: Suspect) -> r.Culprit:
+    return r.Culprit(kind=suspect.kind, node=suspect.node, gpu=suspect.gpu, gpu_uuid=suspect.uuid, pci=suspect.pci, rank=suspect.rank,
+                     job=suspect.job, name=suspect.name)
+
+
+def _hypothesis(h: Hypothesis) -> r.Hypothesis:
+    return r.Hypothesis(
+        failure_class=h.failure.id, confidence=h.confidence, culprit=_culprit(h.suspect),
+        explains=[f.id for f in (*h.causes, *h.explained)][:40], against=h.against, would_decide=list(h.failure.decides),
+        score=round(h.score, 3),
+        terms=[r.ScoreTerm(term=t.name, value=round(t.value, 3), why=_clean(t.why), findings=list(t.findings)) for t in h.terms])
+
+
+def _finding_item(finding: Finding, book: _EvidenceBook) -> r.FindingItem:
+    return r.FindingItem(id=finding.id, sign=finding.sign, text=_clean(finding.text), role=finding.role.value,
+                         severity=finding.severity.name.lower(), entity=entity_of(finding), first=iso(finding.first),
+                         last=iso(finding.last), count=finding.count, evidence=book.cite(finding.evidence))
+
+
+def entity_of(finding: Finding) -> str:
+    """The lane a finding belongs to."""
+    if finding.pci and finding.node:
+        return f"{finding.node} GPU {finding.gpu if finding.gpu is not None else finding.pci}"
+    if finding.rank is not None:
+        return f"rank {finding.rank}"
+    if finding.sign.startswith(("sched.", "slurm.")):
+        return "scheduler"
+    if finding.node and not finding.ranks:
+        return finding.node
+    if finding.sign.startswith(("ckpt.", "sto.")):
+        return "storage"
+    return "job"
+
+
+def _timeline(draft: IncidentDraft, shown: list[Finding], book: _EvidenceBook) -> list[r.TimelineEntry]:
+    causes = {f.id for f in draft.best.causes}
+    effects = {f.id for f in draft.best.explained}
+    entries: list[tuple[int, r.TimelineEntry]] = []
+    for finding in shown:
+        if finding.first == NO_TIME and finding.id not in causes:
+            continue
+        role: r.TimelineRole = "cause" if finding.id in causes else "effect" if finding.id in effects else "context"
+        when = finding.last if finding.sign in ("train.progress",) else finding.first
+        entries.append((when, r.TimelineEntry(ts=iso(when), entity=entity_of(finding), text=_clean(finding.text),
+                                              evidence=book.cite(finding.evidence[:2]), role=role)))
+    entries.sort(key=lambda pair: (pair[0] == NO_TIME, pair[0]))
+    return [entry for _, entry in entries[:_MOST_TIMELINE]]
+
+
+def _checkpoint(plan: Plan) -> r.CheckpointChoice:
+    choice = plan.checkpoint
+    point = choice.checkpoint
+    return r.CheckpointChoice(rule=choice.rule, restore=point.name if point else None, step=point.step if point else None,
+                              saved_at=iso(point.saved_at) if point else None,
+                              age_s=round(choice.age_s, 1) if choice.age_s is not None else None, lost_steps=choice.lost_steps,
+                              why=choice.why)
+
+
+def _action(action: PlannedAction, evidence: list[str]) -> r.Action:
+    target = action.target
+    return r.Action(action=action.action,
+                    target=r.ActionTarget(node=target.node, gpu=target.gpu, job=target.job),
+                    scheduler=action.scheduler, commands=[*action.commands, *action.checks], undo=action.undo, why=_clean(action.why),
+                    evidence=evidence[:4], risk=action.risk, requires_approval=action.approval, blocked_by=action.blocked_by,
+                    blast_radius=r.BlastRadius(nodes=1 if action.target.node and action.action in r.DISRUPTIVE else None,
+                                               gpus=action.gpus_hit, jobs=action.jobs_hit))
+
+
+def _impact(case: Case, draft: IncidentDraft, plan: Plan, settings: Settings) -> r.Impact:
+    """GPU-hours lost = GPUs × (work since the checkpoint + time until the end was noticed), FORMULAS 5.4 without the unknowns."""
+    gpus = draft.scope.gpus or case.topology.world_size
+    started = draft.best.began
+    ended = max((f.last for f in draft.findings if f.role == Role.ECHO and f.last != NO_TIME), default=NO_TIME)
+    detected = min((f.first for f in draft.findings if f.role == Role.ECHO and f.first != NO_TIME), default=NO_TIME)
+    lost = None
+    stalled = (ended - started) / 1e9 if ended != NO_TIME and started != NO_TIME and ended >= started else None
+    rollback = plan.checkpoint.age_s
+    if gpus and (stalled is not None or rollback is not None):
+        lost = round(gpus * ((stalled or 0.0) + (rollback or 0.0)) / 3600.0, 2)
+    cost = round(lost * settings.gpu_hour_price, 2) if lost is not None and settings.gpu_hour_price is not None else None
+    return r.Impact(gpus=gpus, gpu_hours_lost=lost, cost=cost, started=iso(started), detected=iso(detected), ended=iso(ended))

@@ -1,0 +1,60 @@
+"""What was read, what could not be, and what nobody collected."""
+
+from __future__ import annotations
+
+from aiops.correlate.model import IncidentDraft
+from aiops.model import report as r
+from aiops.model.case import Case
+from aiops.model.event import NO_TIME
+from aiops.model.finding import Finding
+
+
+def build_coverage(case: Case, findings: list[Finding], incidents: list[IncidentDraft]) -> r.CoverageReport:
+    """Sources, problems and gaps of a case; sources sorted by name."""
+    from aiops.report.build import iso
+
+    sources = sorted(case.sources, key=lambda s: s.name)
+    firsts = [s.first_ts for s in sources if s.first_ts > 0]
+    lasts = [s.last_ts for s in sources if s.last_ts > 0]
+    coverage = case.coverage
+    return r.CoverageReport(
+        sources=[r.SourceItem(name=s.name, kind=s.kind, format=s.format, node=s.node, rank=s.rank, bytes=s.size, lines=s.lines,
+                              first=iso(s.first_ts), last=iso(s.last_ts)) for s in sources[:2000]],
+        kinds=dict(sorted(coverage.sources.items())),
+        problems=[r.ProblemItem(source=p.source, reason=p.reason, line=p.line)
+                  for p in sorted(coverage.problems, key=lambda p: (p.source, p.reason))[:500]],
+        missing=_missing(case, incidents), nodes=sorted(case.topology.nodes)[:1000], world_size=case.topology.world_size,
+        ranks_seen=len(coverage.ranks_with_log) or None,
+        jobs=[r.JobItem(id=j.id, name=j.name, scheduler=j.scheduler, state=j.state, nodes=list(j.nodes)[:64], gpus=j.gpus)
+              for j in sorted(case.jobs, key=lambda j: (j.id, j.started if j.started != NO_TIME else 0))[:200]],
+        first=iso(min(firsts)) if firsts else None, last=iso(max(lasts)) if lasts else None, notes=list(case.notes),
+        series=_curves(case, incidents))
+
+
+def _missing(case: Case, incidents: list[IncidentDraft]) -> list[str]:
+    """Evidence that would have helped and is not there."""
+    kinds = case.coverage.sources
+    missing = []
+    nodes = {place.node for place in case.topology.ranks.values() if place.node}
+    if not kinds.get("kernel"):
+        missing.append("no kernel or system log of any node: hardware faults would not be seen")
+    elif nodes - case.coverage.nodes_with_kernel_log:
+        without = sorted(nodes - case.coverage.nodes_with_kernel_log)
+        missing.append(f"no kernel log of {', '.join(without[:8])}{' …' if len(without) > 8 else ''}")
+    if not kinds.get("training"):
+        missing.append("no output of the job itself")
+    elif case.topology.world_size and len(case.coverage.ranks_with_log) < case.topology.world_size:
+        missing.append(f"output of {len(case.coverage.ranks_with_log)} of {case.topology.world_size} ranks only")
+    if not kinds.get("metrics"):
+        missing.append("no GPU metrics")
+    if not (kinds.get("slurm") or kinds.get("kubernetes") or kinds.get("scheduler")):
+        missing.append("nothing from the scheduler")
+    return missing
+
+
+def _curves(case: Case, incidents: list[IncidentDraft]) -> list[dict[str, object]]:
+    if not case.series or not incidents:
+        return []
+    from aiops.report.curves import curves
+
+    return curves(case, incidents[0])

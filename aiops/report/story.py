@@ -1,0 +1,65 @@
+"""The story in sentences, from the facts of the incident only."""
+
+from __future__ import annotations
+
+from aiops.correlate.model import IncidentDraft
+from aiops.model import report as r
+from aiops.model.event import NO_TIME
+from aiops.model.finding import Finding, Role
+from aiops.recommend.plan import describe_suspect
+
+_REQUEUE = {"same_nodes": "may go back to the same nodes", "exclude_nodes": "may go back without the named nodes",
+            "fix_first": "must not go back before the cause is fixed", "not_needed": "needs no requeue"}
+
+
+def summary(report: r.Report, findings: list[Finding]) -> str:
+    """One line for people who read nothing else."""
+    if report.verdict == "no_incident":
+        if any(f.sign in ("job.succeeded", "sched.job_completed") for f in findings):
+            return "No incident: the job reached its end; nothing has to be done."
+        return "No incident: nothing in the evidence harmed the job."
+    incident = report.incidents[0]
+    if report.verdict == "inconclusive":
+        return f"Inconclusive: {incident.title}"
+    return f"{incident.title} (confidence {incident.confidence:.2f})"
+
+
+def narrative(incident: r.Incident, draft: IncidentDraft) -> str:
+    """What happened, in order: cause, followers, consequence."""
+    best = draft.best
+    sentences = []
+    head = best.causes[0]
+    cited = {item.id: item.evidence for item in incident.findings}
+    sentences.append(f"{_sentence(head.text)}{_marks(cited.get(head.id, []))}")
+    further = [f for f in best.causes[1:] if f.sign != head.sign][:2]
+    if further:
+        sentences.append("The same is shown by: " + "; ".join(f"{f.text}{_marks(cited.get(f.id, []))}" for f in further) + ".")
+    echoes = [f for f in best.explained if f.role == Role.ECHO and f.first != NO_TIME]
+    if echoes:
+        first = min(echoes, key=lambda f: f.first)
+        delay = ""
+        if best.began != NO_TIME and first.first >= best.began:
+            delay = f" {_duration((first.first - best.began) / 1e9)} later"
+        sentences.append(f"What followed{delay}: {first.text}{_marks(cited.get(first.id, []))}.")
+    others = [f for f in draft.findings if f.role == Role.ROOT and f not in best.causes and f not in best.explained]
+    if others:
+        sentences.append(f"Not explained by this: {others[0].text}{_marks(cited.get(others[0].id, []))}.")
+    sentences.append(f"The job {_REQUEUE[incident.requeue.verdict]}: {describe_suspect(best.suspect)} is the culprit."
+                     if incident.culprit.kind != "unknown" else f"The job {_REQUEUE[incident.requeue.verdict]}.")
+    return " ".join(sentences)
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith(".") else text + "."
+
+
+def _marks(ids: list[str]) -> str:
+    return f" [{', '.join(ids[:3])}]" if ids else ""
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
