@@ -120,7 +120,7 @@ RULES: tuple[Rule, ...] = (
     _rule("aws-key", r"(?<![A-Za-z0-9])(?:AKIA|ASIA|AGPA|AIDA|AROA|ANPA|ANVA|AIPA)[A-Z0-9]{16}(?![A-Za-z0-9])",
           "akia", "asia", "agpa", "aida", "aroa", "anpa", "anva", "aipa"),
     _rule("jwt", r"(?<![\w-])eyJ[\w-]{6,}\.[\w-]{6,}(?:\.[\w-]*)?", "eyj"),
-    _rule("api-key", r"(?<![A-Za-z0-9])sk-(?:[A-Za-z]{1,12}(?:\d{2})?-){0,2}[A-Za-z0-9_]{12,}[A-Za-z0-9_-]*", "sk-"),
+    _rule("api-key", r"(?<![A-Za-z0-9])sk-(?:[A-Za-z]{1,12}(?:\d{2})?-){0,2}[A-Za-z0-9_]{12}[A-Za-z0-9_-]*", "sk-"),
     _rule("api-key", r"(?<![A-Za-z0-9])(?:nvapi-[\w-]{20,}|AIza[\w-]{30,}|glpat-[\w-]{16,}|npm_[A-Za-z0-9]{30,})",
           "nvapi-", "aiza", "glpat-", "npm_"),
     _rule("hf-token", r"(?<![A-Za-z0-9])hf_[A-Za-z0-9]{16,}", "hf_"),

@@ -85,11 +85,11 @@ _MARKUP = re.compile(r"https?://|www\.|\]\(|!\[|<[A-Za-z!/@#]|&lt;|@(?:here|chan
                      re.IGNORECASE)
 
 
-def objections(text: str, pack: EvidencePack, proof: str, names: frozenset[str], gpus: frozenset[int]) -> list[str]:
+def objections(text: str, pack: EvidencePack, events: str, names: frozenset[str], gpus: frozenset[int]) -> list[str]:
     """Reasons to drop a claim because of what it asks for; empty if there are none.
 
-    ``proof`` is the lower-case text of the cited evidence and the facts; ``names`` are the claim's names in lower
-    case and ``gpus`` its GPU numbers.
+    ``events`` is the lower-case text of the cited evidence and of the facts about what happened (not of the plan);
+    ``names`` are the claim's names in lower case and ``gpus`` its GPU numbers.
     """
     found = []
     if _MARKUP.search(text):
@@ -101,25 +101,25 @@ def objections(text: str, pack: EvidencePack, proof: str, names: frozenset[str],
         rest = rest.replace(command, " ") if command.strip() else rest
     if _COMMAND.search(rest):
         found.append("holds a command that is not the report's")
-    return found or _actions(text, pack, proof, names, gpus)
+    return found or _actions(text, pack, events, names, gpus)
 
 
-def _actions(text: str, pack: EvidencePack, proof: str, names: frozenset[str], gpus: frozenset[int]) -> list[str]:
+def _actions(text: str, pack: EvidencePack, events: str, names: frozenset[str], gpus: frozenset[int]) -> list[str]:
     directive = bool(_OBLIGATION.search(_EPISTEMIC.sub(" ", text)) or _IMPERATIVE.search(text))
     licensed = False
     for base, past, actions in _HARD:
         told = re.search(rf"\b(?:{base})\b", text, re.IGNORECASE)
         happened = re.search(rf"\b(?:{past})\b", text, re.IGNORECASE)
-        if not told and not happened:
+        found = told or happened
+        if found is None:
             continue
-        if actions & pack.actions:
+        proposed = bool(actions & pack.actions)
+        if (told and not _is_event(text, told, events)) or directive:
+            if not proposed:
+                return [f"names the action {found[0].lower()!r}, which the report does not propose"]
             licensed = True
-        elif told and not _is_event(text, told, proof):
-            return [f"names the action {told[0].lower()!r}, which the report does not propose"]
-        elif directive:
-            return ["asks for an action that the report does not propose"]
-        elif happened and _stem(happened[0]) not in proof:
-            return [f"says {happened[0].lower()!r}, which its evidence does not"]
+        elif _stem(found[0]) not in events:
+            return [f"says {found[0].lower()!r}, which its evidence does not"]
     if directive and not licensed:
         soft = [actions for pattern, actions in _SOFT if re.search(rf"\b(?:{pattern})\b", text, re.IGNORECASE)]
         if not any(actions & pack.actions for actions in soft):
@@ -128,7 +128,7 @@ def _actions(text: str, pack: EvidencePack, proof: str, names: frozenset[str], g
         return []
     if _SCOPE.search(text):
         return ["widens an action beyond its target"]
-    if not all(_is_target(name, pack) for name in names if "/" not in name and name not in pack.labels):
+    if licensed and not all(_is_target(name, pack) for name in names if "/" not in name and name not in pack.labels):
         return ["names another target than the report's action"]
     if gpus and pack.action_gpus and not gpus <= pack.action_gpus:
         return ["names another GPU than the report's action"]
@@ -138,11 +138,11 @@ def _actions(text: str, pack: EvidencePack, proof: str, names: frozenset[str], g
 _DETERMINER = re.compile(r"\b(?:an?|the|its|unexpected|sudden|spontaneous|after|before|since|during|without)\Z")
 
 
-def _is_event(text: str, match: re.Match[str], proof: str) -> bool:
+def _is_event(text: str, match: re.Match[str], events: str) -> bool:
     """``an unexpected reboot`` tells what happened, if the evidence has the word; ``reboot it`` does not."""
     before = text[:match.start()].rstrip().lower()
     word = match[0].lower()
-    return _DETERMINER.search(before) is not None and word.endswith(("boot", "reset")) and word in proof
+    return _DETERMINER.search(before) is not None and word.endswith(("boot", "reset")) and word in events
 
 
 def _stem(word: str) -> str:

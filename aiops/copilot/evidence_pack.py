@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Literal
 
 from aiops.copilot.fence import cut, plain
@@ -149,10 +150,12 @@ def _timeline(incident: Incident, writer: _Writer) -> tuple[tuple[str, tuple[str
     if len(entries) > MAX_TIMELINE:
         causes = [entry for entry in entries if entry.role != "context"]
         entries = (causes if len(causes) >= MAX_TIMELINE else entries)[:MAX_TIMELINE]
+    start = incident.impact.started or next((entry.ts for entry in entries if entry.role == "cause"), None)
     lines: list[tuple[str, tuple[str, ...]]] = []
     for entry in entries:
         ids = tuple(i for i in entry.evidence if _ID.fullmatch(i))
-        line = writer.line(f"{entry.ts or 'time unknown'} {entry.entity}: {entry.text} ({entry.role})", 250)
+        after = f" ({offset:+.1f} s)" if (offset := _seconds(start, entry.ts)) is not None else ""
+        line = writer.line(f"{entry.ts or 'time unknown'}{after} {entry.entity}: {entry.text} ({entry.role})", 250)
         if len(line) > writer.room // 3:
             break
         writer.room -= len(line)
@@ -208,7 +211,16 @@ def _impact(incident: Incident) -> Iterable[str]:
         yield f"impact: {impact.gpu_hours_lost:.1f} GPU-hours lost"
     for label, ts in (("started", impact.started), ("detected", impact.detected), ("ended", impact.ended)):
         if ts:
-            yield f"impact: {label} {ts}"
+            offset = _seconds(impact.started, ts)
+            yield f"impact: {label} {ts}" + (f", {offset:.1f} s after the start" if offset else "")
+
+
+def _seconds(first: str | None, last: str | None) -> float | None:
+    """Seconds between two ISO 8601 times, so that no model has to subtract."""
+    try:
+        return (datetime.fromisoformat(last or "") - datetime.fromisoformat(first or "")).total_seconds()
+    except (ValueError, TypeError):
+        return None
 
 
 def _culprit(culprit: Culprit) -> str:

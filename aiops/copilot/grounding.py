@@ -114,8 +114,10 @@ def _reasons(text: str, ids: Sequence[str], pack: EvidencePack, facts: str) -> l
     names = mentions(text)
     places = _places(text)
     gpus = frozenset(number for kind, number in names.indices if kind == "GPU")
-    return [*_foreign_letters(text, proof.lower), *_quotations(text, cited, facts), *_names(names, places, proof, pack),
-            *_numbers(names, proof), *objections(text, pack, proof.lower, names.identifiers | places, gpus)]
+    plan = ("action ", "requeue: ")
+    events = "\n".join((cited, *(fact for fact in pack.facts if not fact.startswith(plan)))).lower()
+    return [*_foreign_letters(text), *_quotations(text, cited, facts), *_names(names, places, proof, pack),
+            *_numbers(names, proof), *objections(text, pack, events, names.identifiers | places, gpus)]
 
 
 def _quotations(text: str, cited: str, facts: str) -> list[str]:
@@ -152,10 +154,8 @@ def _numbers(names: Mentions, proof: _Proof) -> list[str]:
     return [f"says {missing[0]!r}, which its evidence does not"] if missing else []
 
 
-def _foreign_letters(text: str, proof: str) -> list[str]:
-    """Letters of other scripts can spell a word that no check recognises; the evidence may hold them."""
-    for letter in text:
-        if letter.isalpha() and not letter.isascii() and letter not in "µμΩ" and letter.lower() not in proof and (
-                not unicodedata.name(letter, "").startswith("LATIN")):
-            return ["is written in letters that its evidence does not have"]
-    return []
+def _foreign_letters(text: str) -> list[str]:
+    """Letters of other scripts can spell a word that no check recognises: Cyrillic "о" is not Latin "o"."""
+    foreign = any(letter.isalpha() and not letter.isascii() and letter not in "µμΩ"
+                  and not unicodedata.name(letter, "").startswith("LATIN") for letter in text)
+    return ["is written in letters of another script"] if foreign else []
