@@ -16,7 +16,7 @@ ROLES = ("cause", "effect", "context")
 WINDOWS = ("From the cause on", "Whole case", "First seconds")
 
 _LABEL_CHARS = 64
-_PLOT_PIXELS = 760
+_PLOT_PIXELS = 560
 _CHAR_PIXELS = 6.2
 
 

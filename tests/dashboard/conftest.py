@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
-import threading
-import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from dashboard_server import LAUNCH, free_port, wait_healthy
 from services.need import need
 
 from aiops.resources import resource
 
 sys.path.insert(0, str(resource("app.py").parent))
-
-LAUNCH = "import sys; from aiops.dashboard import run; sys.exit(run(port=int(sys.argv[1]), paths=sys.argv[2:]))"
 
 # Quiet on a machine without a network, able to run as root.
 CHROMIUM_FLAGS = [
@@ -28,28 +23,6 @@ CHROMIUM_FLAGS = [
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions",
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
 ]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def wait_healthy(url: str, process: subprocess.Popen[bytes], deadline_s: float = 60) -> None:
-    """Poll until the server answers; fail at once if it has died."""
-    end = time.monotonic() + deadline_s
-    pause = threading.Event()
-    while time.monotonic() < end:
-        if process.poll() is not None:
-            pytest.fail(f"the server ended with {process.returncode}")
-        try:
-            with urllib.request.urlopen(f"{url}/_stcore/health", timeout=2) as answer:
-                if answer.read() == b"ok":
-                    return
-        except OSError:
-            pause.wait(0.05)
-    pytest.fail(f"the server did not answer within {deadline_s} s")
 
 
 @pytest.fixture(scope="session")

@@ -45,7 +45,7 @@ def test_texts_on_a_lane_do_not_overlap() -> None:
     ends = lanes.window(rows, "From the cause on")
     placed: dict[str, list[tuple[float, float]]] = {}
     for row in lanes.labels(rows, ends):
-        x = (row["ms"] - ends[0]) / (ends[1] - ends[0]) * 760
+        x = (row["ms"] - ends[0]) / (ends[1] - ends[0]) * 560
         width = len(row["label"]) * 6.2
         low, high = (x, x + width) if row["side"] == "right" else (x - width, x)
         assert all(high <= a or low >= b for a, b in placed.get(row["lane"], []))
