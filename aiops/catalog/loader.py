@@ -19,8 +19,8 @@ LINE_KINDS = frozenset({"kernel", "training", "scheduler", "text"})
 _SIGNAL_KEYS = {"id", "title", "match", "in", "severity", "role", "about", "says", "split", "anchored", "detector",
                 "examples", "not", "source"}
 _FAILURE_KEYS = {"id", "title", "culprit", "hardware", "causes", "effects", "contradicts", "decides", "checkpoint",
-                 "requeue", "playbook", "source", "test", "prior", "explains_death", "despite_success"}
-_SIGN_KEYS = {"sign", "where", "weight", "on", "within", "expected", "why"}
+                 "requeue", "playbook", "source", "test", "prior", "explains_death"}
+_SIGN_KEYS = {"sign", "where", "weight", "on", "within", "expected", "why", "despite_success"}
 _STEP_KEYS = {"action", "why", "needs", "risk", "approval", "check"}
 
 
@@ -135,7 +135,8 @@ def _sign(path: Path, what: str, entry: Any) -> Sign:
     where = {str(k): tuple(v) if isinstance(v, list) else (v,) for k, v in (entry.get("where") or {}).items()}
     return Sign(sign=str(entry["sign"]), where=where, weight=float(entry.get("weight", 0.0)),
                 on=str(entry.get("on", "any")), within=float(entry.get("within", 3600.0)),
-                expected=str(entry.get("expected", "")), why=str(entry.get("why", "")))
+                expected=str(entry.get("expected", "")), why=str(entry.get("why", "")),
+                despite_success=bool(entry.get("despite_success", False)))
 
 
 def _signs(path: Path, what: str, entries: Any, groups: Mapping[str, list[Any]]) -> tuple[Sign, ...]:
@@ -162,8 +163,7 @@ def _failure(path: Path, entry: Mapping[str, Any], groups: Mapping[str, list[Any
         decides=_texts(path, what, entry.get("decides")), checkpoint=str(entry["checkpoint"]),
         requeue=str(entry["requeue"]), playbook=str(entry["playbook"]), source=str(entry["source"]),
         test=str(entry["test"]), prior=float(entry.get("prior", 0.0)),
-        explains_death=bool(entry.get("explains_death", True)),
-        despite_success=bool(entry.get("despite_success", False)))
+        explains_death=bool(entry.get("explains_death", True)))
 
 
 def _playbook(path: Path, entry: Mapping[str, Any]) -> Playbook:

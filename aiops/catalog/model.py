@@ -60,6 +60,8 @@ class Sign:
     expected: str = ""
     """Kind of coverage (``kernel``, ``training``, ``metrics``) under which its absence speaks against the class."""
     why: str = ""
+    despite_success: bool = False
+    """It counts although the job reached its end with code 0, such as a measured divergence of the loss."""
 
     def matches(self, sign: str, fields: Mapping[str, Any]) -> bool:
         """True if a finding with this sign and these fields is meant."""
@@ -92,8 +94,6 @@ class FailureClass:
     prior: float = 0.0
     explains_death: bool = True
     """False for conditions that harm no running job by themselves."""
-    despite_success: bool = False
-    """True for failures that a job can have although it reached its end with code 0, such as a diverged loss."""
 
     @property
     def family(self) -> str:

@@ -24,9 +24,10 @@ def correlate(case: Case, findings: list[Finding], catalog: Catalog) -> list[Inc
     """The incidents of a case, most important first; empty if nothing went wrong."""
     scope = find_scope(case)
     failed = _job_failed(findings, scope)
-    hypotheses = build_hypotheses(case, findings, scope, catalog)
-    if _job_succeeded(case, findings, scope):
-        hypotheses = [h for h in hypotheses if h.failure.despite_success and h.score >= ENOUGH]
+    succeeded = _job_succeeded(case, findings, scope)
+    hypotheses = build_hypotheses(case, findings, scope, catalog, succeeded=succeeded)
+    if succeeded:
+        hypotheses = [h for h in hypotheses if h.score >= ENOUGH]
         failed = False
     elif not failed:
         hypotheses = [h for h in hypotheses if h.score >= ENOUGH and h.failure.id not in UNDECIDED]

@@ -27,14 +27,18 @@ _BY_PLACE = frozenset({"gpu", "node", "link"})
 Key = tuple[str, str | None, str | None]
 
 
-def build_hypotheses(case: Case, findings: list[Finding], scope: JobScope, catalog: Catalog) -> list[Hypothesis]:
-    """All hypotheses with their score terms, best first."""
+def build_hypotheses(case: Case, findings: list[Finding], scope: JobScope, catalog: Catalog, *,
+                     succeeded: bool = False) -> list[Hypothesis]:
+    """All hypotheses with their score terms, best first.
+
+    Of a job that ``succeeded`` only signs count that are measured and stand despite the success.
+    """
     signs: dict[Key, list[tuple[float, Finding]]] = {}
     for finding in findings:
         if not may_be_cause(finding, scope):
             continue
         for failure, cause in catalog.causes_by_sign.get(finding.sign, ()):
-            if cause.matches(finding.sign, finding.fields):
+            if cause.matches(finding.sign, finding.fields) and (cause.despite_success or not succeeded):
                 by_place = failure.culprit in _BY_PLACE
                 key = (failure.id, finding.node if by_place else None, finding.pci if failure.culprit == "gpu" else None)
                 signs.setdefault(key, []).append((cause.weight, finding))
@@ -87,6 +91,7 @@ def _hypothesis(case: Case, failure: FailureClass, pairs: list[tuple[float, Find
     if failure.prior:
         hypothesis.terms.append(Term("prior", failure.prior, "how common this class is"))
     _explain(hypothesis, findings, scope)
+    _rank_from_followers(case, hypothesis)
     _order_in_time(hypothesis, findings, scope, strongest)
     _contradict(hypothesis, findings, scope)
     _leave_unexplained(hypothesis, findings, scope, strongest)
@@ -156,7 +161,7 @@ def _contradict(hypothesis: Hypothesis, findings: list[Finding], scope: JobScope
                 hypothesis.terms.append(Term("contradicted", -sign.weight, sign.why or finding.text, (finding.id,)))
                 hypothesis.against.append(sign.why or finding.text)
                 break
-    if not hypothesis.failure.explains_death or hypothesis.failure.despite_success:
+    if not hypothesis.failure.explains_death:
         return
     end = max((f.last for f in hypothesis.causes if f.last != NO_TIME), default=NO_TIME)
     progress = [f for f in findings if f.sign == "train.progress" and f.last != NO_TIME]
@@ -198,11 +203,24 @@ def _suspect(case: Case, failure: FailureClass, causes: list[Finding], scope: Jo
     suspect.name = head.name
     if suspect.kind == "gpu" and suspect.gpu is None and suspect.pci is None:
         suspect.kind = "node" if suspect.node else "gpu"
-    _complete(case, suspect)
+    _complete(case, suspect, hardware=failure.hardware)
     return suspect
 
 
-def _complete(case: Case, suspect: Suspect) -> None:
+def _rank_from_followers(case: Case, hypothesis: Hypothesis) -> None:
+    """The process on a faulty GPU is the one whose CUDA calls fail: if that is one rank, it is the culprit's rank."""
+    suspect = hypothesis.suspect
+    if suspect.kind not in ("gpu", "node") or suspect.rank is not None:
+        return
+    ranks = {rank for f in (*hypothesis.causes, *hypothesis.explained) if f.sign.startswith("cuda.") for rank in f.ranks}
+    if len(ranks) == 1:
+        rank = next(iter(ranks))
+        place = case.topology.ranks.get(rank)
+        if place is None or place.node in (None, suspect.node):
+            suspect.rank = rank
+
+
+def _complete(case: Case, suspect: Suspect, *, hardware: bool) -> None:
     """Rank from GPU and GPU from rank, through the placements of the case."""
     topology = case.topology
     if suspect.rank is None and suspect.node and (suspect.pci or suspect.gpu is not None) and suspect.kind in ("gpu", "rank"):
@@ -218,6 +236,10 @@ def _complete(case: Case, suspect: Suspect) -> None:
             suspect.gpu = place.gpu if suspect.gpu is None else suspect.gpu
             suspect.pci = suspect.pci or place.pci
             suspect.uuid = suspect.uuid or place.uuid
+    only = next(iter(topology.nodes)) if len(topology.nodes) == 1 else None
+    if suspect.node is None and only and not hardware and (topology.world_size or 1) <= 8 and suspect.kind in (
+            "node", "rank", "user_code", "gpu"):
+        suspect.node = only
     if suspect.gpu is None:
         suspect.gpu = topology.gpu_index(suspect.node, suspect.pci)
     if suspect.uuid is None and suspect.node and suspect.pci:

@@ -46,7 +46,8 @@ def _finding(case: Case, catalog: Catalog, group: list[Traceback], hits: dict[in
     head = next((stack for stack in group if stack.event.rank is not None), group[0])
     ranks = tuple(sorted({stack.event.rank for stack in group if stack.event.rank is not None}))
     inside = sorted({event.signal for stack in group for event in hits.get(stack.event.source, ())
-                     if stack.event.line <= event.line <= stack.last_line + 3})
+                     if stack.event.line <= event.line <= stack.last_line + 3 and event.rank in (None, stack.event.rank)
+                     and (event.line <= stack.last_line or event.rank is not None or stack.event.rank is None)})
     by_id = catalog.by_id
     roles = {by_id[name].role for name in inside if name in by_id}
     survived = all(_goes_on(stack.event, progress) for stack in group)
@@ -90,7 +91,8 @@ def _quote(case: Case, stack: Traceback) -> EvidenceRef:
 
 
 def _hits_by_source(case: Case) -> dict[int, list[Event]]:
-    skip = {"py.traceback", "train.progress", "launcher.child_failed", "train.start", "ckpt.saved", "ckpt.loaded"}
+    skip = {"py.traceback", "train.progress", "train.start", "ckpt.saved", "ckpt.loaded", "launcher.child_failed",
+            "launcher.closing", "launcher.failed", "launcher.exit_record", "srun.task_exit", "slurm.job_stopped"}
     found: dict[int, list[Event]] = {}
     for event in case.events:
         if event.signal not in skip and not event.quoted:

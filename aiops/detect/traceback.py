@@ -17,7 +17,9 @@ _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|^<|/(?:torch|tran
                       r"nemo|jax|flax)/|/bin/(?:torchrun|accelerate|deepspeed)$|importlib")
 _LOADER = re.compile(r"torch/utils/data/|/data/(?:dataset|loader)|webdataset|/datasets/|fetch\.py|dataloader")
 _LINKS = ("During handling of the above exception", "The above exception was the direct cause")
-_LABEL = re.compile(r"^(?:\[default\d+\]:|\[rank\d+\]: ?|\[\d+,\d+\]<std(?:out|err)>:|\d{1,5}: |\[pod/[^\]\n]{1,500}\] )+")
+_LABELS = r"(?:\[default\d+\]:|\[rank\d+\]: ?|\[\d+,\d+\]<std(?:out|err)>:|\d{1,5}: |\[pod/[^\]\n]{1,500}\] )+"
+_LABEL = re.compile(rf"^{_LABELS}")
+_LABEL_BEFORE = re.compile(rf"{_LABELS}$")
 
 
 @dataclass(slots=True)
@@ -69,9 +71,11 @@ def read_traceback(case: Case, event: Event) -> Traceback | None:
     if at < 0:
         return None
     before = head[:at]
-    own = _LABEL.match(before)
+    # behind a progress bar the label stands in the middle of the first line; else it stands before the stamp
+    own = _LABEL_BEFORE.search(before) or _LABEL.match(before)
     label = own[0] if own else ""
-    stamp = re.sub(r"\\?\d", r"\\d", re.escape(before[len(label):].rstrip())) if before[len(label):].strip() else ""
+    rest = before[len(label):] if own and own.start() == 0 and own.end() < len(before) else "" if own else before
+    stamp = re.sub(r"\\?\d", r"\\d", re.escape(rest.rstrip())) if rest.strip() else ""
     strip = re.compile(re.escape(label) + (f"(?:{stamp})? ?" if stamp else ""))
     frames: list[tuple[str, int, str]] = []
     for number, line in enumerate(lines[1:], 1):

@@ -16,6 +16,8 @@ _KINDS_OF_FILE = {"kernel": frozenset({"kernel"}), "training": frozenset({"train
                   "scheduler": frozenset({"scheduler"}), "text": frozenset({"text", "training", "scheduler"})}
 _KERNEL_ONLY = frozenset({"kernel"})
 _LOOK_BACK = 4096
+_OPEN_QUOTE = re.compile(r"(?<![\w'])'(?=\S)")
+_CLOSE_QUOTE = re.compile(r"(?<=[^\s=(\[:,])'(?!\w)")
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
 
 
@@ -124,8 +126,9 @@ def _inside_quotation(text: str, start: int, at: int) -> bool:
     Prompts, samples and log lines that quote other logs are data.
     """
     before = text[start:at]
-    if '"' not in before and "`" not in before:
+    if not any(mark in before for mark in "\"`'"):
         return False
     if before.lstrip().startswith("{") and text.rstrip().endswith("}"):
         return False
-    return before.count('"') % 2 == 1 or before.count("`") % 2 == 1
+    opened = len(_OPEN_QUOTE.findall(before)) - len(_CLOSE_QUOTE.findall(before))
+    return before.count('"') % 2 == 1 or before.count("`") % 2 == 1 or opened > 0

@@ -34,6 +34,7 @@ def join_identities(case: Case, pending: Pending) -> None:
         match = _WORLD.search(events[row].text)
         if match and int(match[1]) > 1:
             topology.world_size = max(topology.world_size or 0, int(match[1]))
+    _from_launchers(case, rows)
     for row, host, pid in pending.by_pid:
         found = by_pid.get((host, pid))
         if found is not None:
@@ -71,6 +72,32 @@ def _note_comm(topology: Topology, fields: object, rank: int, world: int, host: 
         if place.gpu is not None:
             topology.gpu_pci.setdefault((host, place.gpu), bus)
     by_pid[(host, pid)] = rank
+
+
+_BLOCK = re.compile(r"host +: (?P<host>[\w.-]+)[^\n]*\n[^\n]*?rank +: (?P<rank>\d+) \(local_rank: (?P<local>\d+)\)[^\n]*\n[^\n]*?exitcode")
+
+
+def _from_launchers(case: Case, rows: dict[str, list[int]]) -> None:
+    """Hosts of ranks from torchrun's summary and srun's messages, where NCCL's lines do not tell."""
+    for row in rows.get("launcher.exit_record", ()):
+        event = case.events[row]
+        begin = max(0, event.offset - 400)
+        text = case.read(event.source, begin, event.offset - begin + 40).decode("utf-8", "replace")
+        block = None
+        for block in _BLOCK.finditer(text):
+            pass
+        if block:
+            place = case.topology.ranks.setdefault(int(block["rank"]), RankPlace(int(block["rank"])))
+            if place.node is None and is_host_name(block["host"]):
+                place.node, place.local_rank, place.sure = block["host"], int(block["local"]), "the launcher's summary"
+    for row in rows.get("srun.task_exit", ()):
+        event = case.events[row]
+        for part in re.findall(r"(\d+)(?:-(\d+))?", str(event.fields["tasks"])):
+            first, last = int(part[0]), int(part[1] or part[0])
+            for rank in range(first, min(last, first + 4096) + 1):
+                place = case.topology.ranks.setdefault(rank, RankPlace(rank))
+                if place.node is None and is_host_name(str(event.fields["host"])):
+                    place.node, place.sure = str(event.fields["host"]), "srun"
 
 
 def bus_id(text: str) -> str | None:
