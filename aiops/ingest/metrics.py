@@ -25,7 +25,7 @@ def sniff_metrics(head: bytes) -> str | None:
         head: beginning of the content; 4 KiB are enough as a rule, more than 64 KiB are not looked at.
     """
     head = head[:_HEAD].removeprefix(b"\xef\xbb\xbf").lstrip()
-    if b"\0" in head or not head:
+    if b"\0" in head[:256] or not head:
         return None
     if head[:1] in b"{[":
         series = _SERIES.search(head) and _VALUES.search(head)
@@ -72,6 +72,8 @@ def _is_exposition(head: bytes) -> bool:
     if len(lines) > 1:
         lines.pop()  # may be cut
     lines = [line.strip() for line in lines if line.strip()][:_LINES]
+    if not lines or not (lines[0].startswith(b"#") or _SAMPLE.fullmatch(lines[0])):
+        return False
     comments = samples = labelled = 0
     for line in lines:
         if line.startswith(b"#"):
@@ -80,7 +82,7 @@ def _is_exposition(head: bytes) -> bool:
             samples += 1
             labelled += match[1] is not None
     others = sum(not line.startswith(b"#") for line in lines) - samples
-    return samples > 0 and (comments > 0 or labelled > 0) and others * 5 <= samples
+    return samples > 0 and (comments > 0 or labelled > 0) and others <= max(2, samples // 5)
 
 
 def _is_gpu_csv(head: bytes) -> bool:

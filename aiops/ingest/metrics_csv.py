@@ -26,6 +26,7 @@ _LABELS = {
 _GPU_LABELS = {"gpu", "UUID", "pci_bus_id"}
 _METRIC = ("metric", "metric_name", "field", "series", "__name__")
 _VALUE = ("value", "val")
+_QUOTED = re.compile(r'"(?:[^"]|"")*"')
 _NUMBER = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?inf|nan)(?:\s*[%a-zA-Z/°]+)?\s*",
                      re.IGNORECASE)
 _REASONS = {"idle": 0x1, "gpu_idle": 0x1, "applications_clocks_setting": 0x2, "sw_power_cap": 0x4,
@@ -34,6 +35,8 @@ _REASONS = {"idle": 0x1, "gpu_idle": 0x1, "applications_clocks_setting": 0x2, "s
             "hw_power_brake": 0x80, "display_clocks_setting": 0x100, "none": 0, "not_active": 0, "no": 0}
 """Clock event reasons as nvidia-smi and DCGM name them, see ``nvml.h``."""
 _TEXT = 400
+_LATEST = 9.2e18
+"""Nanoseconds since 1970 that still fit into int64."""
 
 
 @dataclass(slots=True)
@@ -67,7 +70,7 @@ class _Samples:
 
 def parse_header(line: str) -> tuple[Header, str]:
     """Columns and delimiter of a header line."""
-    delimiter = max(",;\t", key=line.count)
+    delimiter = max(",;\t", key=_QUOTED.sub("", line).count)
     cells = next(csv.reader([line], delimiter=delimiter, skipinitialspace=True), [])
     header = Header(None, {}, {}, None, None, {})
     columns = metric_names().columns
@@ -223,9 +226,10 @@ def parse_time(text: str) -> int | None:
             return None
         stamp = stamp if stamp.tzinfo is not None else stamp.replace(tzinfo=UTC)
         delta = stamp - datetime(1970, 1, 1, tzinfo=UTC)
-        return (delta.days * 86_400 + delta.seconds) * 1_000_000_000 + delta.microseconds * 1_000
-    for limit, factor in ((1e11, 10**9), (1e14, 10**6), (1e17, 10**3), (9.2e18, 1)):
-        if 1e8 < number < limit:
+        ns = (delta.days * 86_400 + delta.seconds) * 1_000_000_000 + delta.microseconds * 1_000
+        return ns if abs(ns) < _LATEST else None
+    for factor in (10**9, 10**6, 10**3, 1):
+        if 1e8 < number < _LATEST / factor:
             return int(number) if factor == 1 else round(number * 1e3) * (factor // 1000)
     return None
 

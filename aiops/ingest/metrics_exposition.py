@@ -14,6 +14,8 @@ _TEXT = 400
 """Characters of a sample's line kept as evidence."""
 _MILLISECONDS = 1e11
 """Time stamps above are milliseconds (text format), below are seconds (OpenMetrics)."""
+_LATEST = 9.2e9
+"""Seconds since 1970 that still fit into int64 nanoseconds."""
 
 
 @dataclass(slots=True)
@@ -57,7 +59,9 @@ def read_exposition(builder: SeriesBuilder, data: bytes) -> int:
         try:
             value = float(words[0])
             stamp = float(words[1]) if len(words) > 1 else None
-            if len(words) > 2 or b"_" in rest or stamp is not None and not abs(stamp) < 9.2e12:
+            if stamp is not None:
+                stamp = stamp if abs(stamp) < _MILLISECONDS else stamp / 1e3
+            if len(words) > 2 or b"_" in rest or (stamp is not None and not abs(stamp) < _LATEST):
                 raise ValueError
         except (ValueError, IndexError):
             builder.problem(f"line {number}: no sample value: {_show(line)}", number)
@@ -67,8 +71,7 @@ def read_exposition(builder: SeriesBuilder, data: bytes) -> int:
         if stamp is None:
             samples.bare = value
         else:
-            seconds = stamp if abs(stamp) < _MILLISECONDS else stamp / 1e3
-            samples.times.append(round(seconds * 1e3) * 1_000_000)
+            samples.times.append(round(stamp * 1e3) * 1_000_000)
             samples.values.append(value)
     for item in filter(None, series.values()):
         if item.times:
