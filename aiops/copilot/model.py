@@ -68,7 +68,7 @@ class LangchainModel:
     def ask(self, messages: Messages, seconds: float) -> Reply:
         """See `Model.ask`. Time-outs of the client count single reads, so a thread watches the whole."""
         try:
-            message = _within(seconds, lambda: self._chat.invoke([*messages]))
+            message = _within(seconds, lambda: _invoke(self._chat, messages))
         except TimeoutError:
             raise ModelFailure(f"the model did not answer within {seconds:.0f} s", lasting=True) from None
         except Exception as error:  # noqa: BLE001 - malformed bodies raise TypeError, IndexError, JSONDecodeError, …
@@ -93,6 +93,14 @@ def _open_chat(options: CopilotOptions) -> BaseChatModel:
     except (ValueError, TypeError):
         raise InputError("the model's client refuses these settings; check the model's name and the URL") from None
     return chat
+
+
+def _invoke(chat: BaseChatModel, messages: Messages) -> Any:
+    """Ask the endpoint and nobody else: with ``LANGSMITH_TRACING`` set, langchain would send a copy elsewhere."""
+    from langsmith import tracing_context
+
+    with tracing_context(enabled=False):
+        return chat.invoke([*messages])
 
 
 def _within(seconds: float, work: Callable[[], T]) -> T:

@@ -245,6 +245,29 @@ def test_whatever_the_model_does_wrong_the_rules_tell_it(step, note):
     assert "127.0.0.1" not in told.incidents[0].narrative.note
 
 
+@pytest.fixture
+def traced():
+    """The tracing library reads its environment anew, before and after."""
+    from langsmith.utils import get_env_var
+
+    get_env_var.cache_clear()
+    yield
+    get_env_var.cache_clear()
+
+
+def test_nobody_but_the_endpoint_gets_a_copy(monkeypatch, traced):
+    with OpenAIServer([claims(GOOD)]) as server, OpenAIServer([Step({})]) as tracer:
+        monkeypatch.setenv("LANGSMITH_TRACING", "true")
+        monkeypatch.setenv("LANGSMITH_ENDPOINT", tracer.url)
+        monkeypatch.setenv("LANGSMITH_API_KEY", "k")
+        assert narrate(samples.off_bus(), options(server)).incidents[0].narrative.by == "scripted"
+        from langchain_core.tracers.langchain import wait_for_all_tracers
+
+        wait_for_all_tracers()
+        assert tracer.connections == 0
+        assert server.connections > 0
+
+
 def test_nobody_listens():
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))

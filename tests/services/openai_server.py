@@ -67,12 +67,19 @@ class OpenAIServer:
     def __init__(self, steps: Sequence[Step | str | Callable[[Recorded], Step]]) -> None:
         self.steps = list(steps)
         self.requests: list[Recorded] = []
+        self.connections = 0
+        """TCP connections accepted, whatever was said on them."""
         self._lock = threading.Lock()
         self._closing = threading.Event()
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+
+            def setup(self) -> None:
+                with outer._lock:
+                    outer.connections += 1
+                super().setup()
 
             def do_POST(self) -> None:
                 raw = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
