@@ -28,7 +28,8 @@ _LABELS = (
     ("kueue.x-k8s.io/pod-group-name", "Workload"),
 )
 
-_HASH = "[bcdfghjklmnpqrstvwxz2456789]{5}"
+# Kubernetes draws suffixes from consonants and digits; a digit tells other generated suffixes from words.
+_HASH = r"(?:[bcdfghjklmnpqrstvwxz2456789]{5}|(?=[a-z]{0,4}\d)[a-z0-9]{5})"
 _POD_NAMES = (
     re.compile(r"(.+?)-(?:master|worker|launcher|chief|ps|evaluator)-\d{1,5}"),
     re.compile(rf"(.+)-\d{{1,5}}-{_HASH}"),

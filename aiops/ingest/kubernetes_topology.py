@@ -86,6 +86,8 @@ class Placement:
             if node is not None and node not in job.nodes:
                 job.nodes = tuple(sorted((*job.nodes, node)))
             _remember(job, item.name, node, places, claim.world_size if claim else None)
+            if job.fields.get("implied") and claim is not None and claim.world_size:
+                job.gpus = claim.world_size // claim.count * gpu_request(mapping(item.body, "spec")) or None
         self._touched.update(place.rank for place in places)
 
     def settle(self) -> None:

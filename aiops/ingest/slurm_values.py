@@ -69,6 +69,13 @@ def span_seconds(text: str) -> int | None:
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
+def span_text(seconds: int) -> str:
+    """``1-02:03:04``, the form in which Slurm shows spans."""
+    days, rest = divmod(seconds, 86_400)
+    clock = f"{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"
+    return f"{days}-{clock}" if days else clock
+
+
 def size_bytes(text: str) -> int | None:
     """Bytes of ``209712044K``, ``1.5G``."""
     match = _SIZE.fullmatch(text.strip())
