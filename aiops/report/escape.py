@@ -11,7 +11,7 @@ import re
 from html import escape as _html_escape
 
 _HIDDEN = re.compile(
-    "[\x00-\x08\x0e-\x1f\x7f-\x9f"  # C0 and C1 controls; tab, newline, \v and \f are white space, handled below
+    "[\x00-\x08\x0d-\x1f\x7f-\x9f"  # C0 and C1 controls; tab, newline, \v and \f are white space, handled below
     "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e"  # invisible marks that can hide or reorder text
     "\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb"
     "\ud800-\udfff"  # lone surrogates cannot be encoded
@@ -98,11 +98,20 @@ def join(*children: Child, by: str = "") -> Html:
     return Html(html(by).join(html(child) for child in children if child is not None))
 
 
+_WORD = re.compile(r"( ?)(?:(?<![^ ])`([^`]+)`(?=[ .,;:)]|$)|([^ ]+))")
+"""A word, or what a writer put between backticks; with the space before it, if any."""
+
+
+def _words(text: str) -> list[tuple[str, str, bool]]:
+    """(space before, word, is code) of one line."""
+    return [(m[1], m[2] or m[3], m[2] is not None) for m in _WORD.finditer(" ".join(plain(text).split()))]
+
+
 # --- Markdown ---------------------------------------------------------------------------------------------------------
 
 _MD_PUNCTUATION = re.compile(r"([\\`*_{}\[\]<>|~#$^&!])")
 _MD_LEADING = re.compile(r"^(\d{1,9})([.)])(?=\s|$)|^([-+=])(?=[-+=\s]|$)")
-_EMOJI = r":[\w+'-]*[^\W\d][\w+'-]*:|(?<!\d):\d+:"
+_EMOJI = r":[\w+'-]*[^\W\d][\w+'-]*:|(?<!\w):\d+:"
 _LIVE = re.compile(rf"@|://|www\.|mailto:|xmpp:|#\d|\bGH-\d|{_EMOJI}", re.IGNORECASE)
 """Words that trackers turn into links, mentions, references or emoji even when their punctuation is escaped."""
 
@@ -110,11 +119,12 @@ _LIVE = re.compile(rf"@|://|www\.|mailto:|xmpp:|#\d|\bGH-\d|{_EMOJI}", re.IGNORE
 def markdown(text: str) -> str:
     """Inline text that shows as itself: no markup, link, mention or issue reference; one line.
 
-    Words that trackers make live (``user@host``, ``https://…``, ``#12``) become code, where nothing is live.
+    Words that trackers make live (``user@host``, ``https://…``, ``#12``) become code, where nothing is live; so does
+    what stands between backticks.
     """
-    words = (markdown_code(word) if _LIVE.search(word) else _MD_PUNCTUATION.sub(r"\\\1", word)
-             for word in plain(text).split())
-    return _MD_LEADING.sub(lambda m: f"{m[1]}\\{m[2]}" if m[1] else f"\\{m[3]}", " ".join(words))
+    line = "".join(space + (markdown_code(word) if code or _LIVE.search(word) else _MD_PUNCTUATION.sub(r"\\\1", word))
+                   for space, word, code in _words(text))
+    return _MD_LEADING.sub(lambda m: f"{m[1]}\\{m[2]}" if m[1] else f"\\{m[3]}", line)
 
 
 def markdown_code(text: str) -> str:
@@ -149,15 +159,15 @@ def slack(text: str, limit: int = 3000) -> str:
     """
     out: list[str] = []
     room = limit - len(" …")
-    for word in plain(text).split():
+    for space, word, code in _words(text):
         # A word at the start of a line could be a quote mark: `&gt;` is one for Slack, too.
-        live = _SLACK_LIVE.search(word) or (not out and word.startswith(">"))
-        shown = slack_code(word, limit - 2) if live else slack_plain(word, limit - 2)
+        live = code or _SLACK_LIVE.search(word) or (not out and word.startswith(">"))
+        shown = space + (slack_code(word, limit - 3) if live else slack_plain(word, limit - 3))
         if len(shown) > room:
-            return " ".join([*out, "…"])
+            return "".join([*out, " …"])
         out.append(shown)
-        room -= len(shown) + 1
-    return " ".join(out)
+        room -= len(shown)
+    return "".join(out)
 
 
 def slack_plain(text: str, limit: int = 3000) -> str:

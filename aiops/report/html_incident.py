@@ -216,10 +216,11 @@ def _summand(value: float, largest: float) -> Html:
 
 
 def _evidence(items: Sequence[Evidence], anchors: Anchors) -> Html | None:
-    return tag("ol", *(_quotation(item, anchors) for item in items), class_="evidence") if items else None
+    return tag("ol", *(_quotation(item, f"{anchors.prefix}e{n}") for n, item in enumerate(items, 1)),
+               class_="evidence") if items else None
 
 
-def _quotation(item: Evidence, anchors: Anchors) -> Html:
+def _quotation(item: Evidence, anchor: str) -> Html:
     text = " ".join(plain_lines(item.text))
     summary = tag("summary", tag("span", item.id, class_="id"), tag("code", words.place(item)),
                   tag("span", words.when(item.ts) if item.ts else "", class_="at"),
@@ -228,8 +229,7 @@ def _quotation(item: Evidence, anchors: Anchors) -> Html:
     for distance, line in enumerate(item.before, -len(item.before)):
         lines.append(_source_line(item.line, distance, line))
     for distance, line in enumerate(item.text.split("\n")):
-        lines.append(_source_line(item.line, distance, line, hit=True,
-                                  anchor=anchors.evidence[item.id] if distance == 0 else None))
+        lines.append(_source_line(item.line, distance, line, hit=True, anchor=anchor if distance == 0 else None))
     rest = item.text.count("\n") + 1
     for distance, line in enumerate(item.after, rest):
         lines.append(_source_line(item.line, distance, line))
@@ -254,7 +254,7 @@ def _findings(items: Sequence[FindingItem], anchors: Anchors) -> Html | None:
     rows = [tag("tr", tag("td", item.id), tag("td", item.text, " ", tag("code", item.sign, class_="soft")),
                 tag("td", item.entity), tag("td", words.clock(item.first, day), class_="keep"),
                 tag("td", f"{item.count:,}", class_="num"), tag("td", f"{item.role}, {item.severity}"),
-                tag("td", anchors.links(item.evidence)), id=anchors.findings[item.id]) for item in items]
+                tag("td", anchors.links(item.evidence)), id=f"{anchors.prefix}f{n}") for n, item in enumerate(items, 1)]
     total = sum(item.count for item in items)
     title = f"{words.count(len(items), 'finding')} from {words.count(total, 'line')} or samples"
     return tag("section", tag("details", tag("summary", title), tag(

@@ -70,7 +70,7 @@ def _summary(incident: Incident) -> str:
         lines += [f"({markdown(note)})", ""]
     facts = [("Class", f"{markdown_code(incident.failure_class)}, "
               f"{'hardware' if incident.hardware else 'not hardware'}")]
-    facts += [("At fault", markdown(" · ".join(filter(None, [
+    facts += [("Culprit", markdown(" · ".join(filter(None, [
         words.culprit_name(culprit), *words.culprit_details(culprit), culprit.gpu_uuid]))))
         for culprit in words.culprits_of(incident)]
     facts += [(label, markdown(value)) for label, value in words.impact_facts(incident.impact)]

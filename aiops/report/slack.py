@@ -143,7 +143,7 @@ def _quotes(incident: Incident) -> list[str]:
 
 
 def _context(report: Report, incident: Incident | None) -> Block:
-    parts = [report.schema_]
+    parts: list[str] = [report.schema_]
     if incident:
         by = incident.narrative.by
         parts += [f"told by {by}", words.count(len(incident.evidence), "quotation")]

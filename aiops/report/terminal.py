@@ -183,9 +183,12 @@ class _Page:
                 prefix = prefix + self.say(f"  {lag.rjust(after_width)}", "dim")
             prefix = prefix + Text(f" {glyph if self.unicode else ascii_glyph} ", style=style)
             name = self.say(escape.shorten(escape.plain(entry.entity), entity_width), "dim")
+            text = self.say(entry.text, style if entry.role != "effect" else "") + self._cited(entry.evidence)
+            if prefix.cell_len + entity_width + MIN_WIDTH // 2 > self.width:
+                self.hang(prefix, name + Text("  ") + text)
+                continue
             name.truncate(entity_width, overflow="crop", pad=True)
-            self.hang(prefix + name + Text("  "), self.say(entry.text, style if entry.role != "effect" else "")
-                      + self._cited(entry.evidence))
+            self.hang(prefix + name + Text("  "), text)
         if len(entries) > MAX_TIMELINE:
             self.hang(Text("  "), self.say(f"and {len(entries) - MAX_TIMELINE:,} more entries", "dim"))
 
