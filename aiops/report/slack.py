@@ -20,6 +20,8 @@ Message = dict[str, Any]
 MAX_ACTIONS = 5
 MAX_QUOTES = 3
 _HEADER, _TEXT, _FIELD, _FALLBACK = 150, 3000, 2000, 600
+_LINE = 1200
+"""Share of a text object that one line of it may take."""
 _QUOTE = 280
 _TOO_LONG = "_The command is too long for Slack; take it from the report._"
 
@@ -51,7 +53,7 @@ def _message(report: Report, incident: Incident | None, position: int) -> Messag
     cause = f"*Cause*  {slack_code(incident.failure_class, 200)}, {top.sure}\n" if incident and top.sure else ""
     out: list[Block] = [
         {"type": "header", "text": {"type": "plain_text", "text": slack_plain(title, _HEADER), "emoji": False}},
-        _section(f"{cause}*Who*  {slack(top.who, 1400)}\n*Next*  {slack(words.sentence(top.next), 1400)}"),
+        _section(f"{cause}*Who*  {slack(top.who, _LINE)}\n*Next*  {slack(words.sentence(top.next), _LINE)}"),
     ]
     if top.commands:
         out.append(_section(_commands(top.commands, _TEXT)))
@@ -68,9 +70,10 @@ def _message(report: Report, incident: Incident | None, position: int) -> Messag
 def _body(report: Report, incident: Incident) -> list[Block]:
     fields = _fields(incident)
     out = [fields] if fields["fields"] else []
-    if incident.narrative.text:
+    story = slack(incident.narrative.text, 1800)
+    if story:
         note = words.narrator(incident.narrative)
-        out.append(_section(slack(incident.narrative.text, 1800) + (f"\n({slack(note, 400)})" if note else "")))
+        out.append(_section(story + (f"\n({slack(note, 400)})" if note else "")))
     decide = [line for hypothesis in incident.hypotheses for line in hypothesis.would_decide]
     if report.verdict == "inconclusive" and decide:
         out.append(_section("\n".join(["*Would decide*", *(f"• {slack(line, 500)}" for line in decide[:4])])))

@@ -119,6 +119,17 @@ def test_a_huge_report_keeps_the_limits() -> None:
     check_inert(message)
 
 
+def test_long_lines_share_one_section() -> None:
+    report = off_bus()
+    incident = report.incidents[0]
+    incident.failure_class = incident.culprit.node = incident.requeue.exclude[0] = "a b " * 900
+    incident.narrative.text = " \n"
+    message = blocks(report)
+    check_limits(message)
+    lines = message["blocks"][1]["text"]["text"].split("\n")
+    assert [line.split("  ")[0] for line in lines] == ["*Cause*", "*Who*", "*Next*"]
+
+
 def test_a_command_is_whole_or_absent() -> None:
     report = off_bus()
     command = "scontrol update NodeName=" + ",".join(f"gpu-r{n:03d}" for n in range(500))
