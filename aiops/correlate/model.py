@@ -68,6 +68,8 @@ class JobScope:
     kind: str | None = None
     nodes: frozenset[str] = frozenset()
     gpus: int | None = None
+    from_output: bool = False
+    """The job is known by its own output; otherwise everything in the case is in scope."""
 
 
 @dataclass(slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from aiops.correlate.model import JobScope
 from aiops.model.case import Case, Job
 from aiops.model.event import NO_TIME
@@ -23,9 +25,11 @@ def find_scope(case: Case) -> JobScope:
     if job is not None:
         members |= set(job.nodes)
     if job is None:
-        return JobScope(job=_logged_job(case), scheduler=_scheduler(case), nodes=frozenset(members), gpus=case.topology.world_size)
+        return JobScope(job=_logged_job(case), scheduler=_scheduler(case), nodes=frozenset(members), gpus=case.topology.world_size,
+                        from_output=bool(nodes))
     return JobScope(job=job.id, name=job.name, scheduler=job.scheduler or _scheduler(case), namespace=job.namespace, kind=job.kind,
-                    nodes=frozenset(members), gpus=job.gpus or case.topology.world_size)
+                    nodes=frozenset(members), gpus=job.gpus or case.topology.world_size,
+                    from_output=bool(case.coverage.sources.get("training")))
 
 
 def _choose(case: Case, nodes: set[str], pods: set[str]) -> Job | None:
@@ -74,10 +78,24 @@ def in_scope(finding: Finding, scope: JobScope) -> bool:
         return False
     if finding.node and scope.nodes and finding.node not in scope.nodes:
         return False
-    job = finding.job
-    if job and scope.job and finding.sign.startswith(("sched.", "slurm.")):
-        return job in (scope.job, scope.name) or (scope.name is not None and job.startswith(scope.name))
+    if finding.job and scope.job and scope.from_output and finding.sign.startswith(("sched.", "slurm.")):
+        return same_workload(finding.job, scope)
     return True
+
+
+_OWNER_PREFIX = re.compile(r"^(?:trainjob|jobset|job|pytorchjob|mpijob|rayjob|raycluster|pod|podgroup|statefulset)-")
+_HASH = re.compile(r"-[0-9a-f]{5}$")
+
+
+def same_workload(job: str, scope: JobScope) -> bool:
+    """True if a name means the scope's job: Kueue, Volcano and controllers name one gang's objects after each other."""
+    wanted = {_bare(name) for name in (scope.job, scope.name) if name}
+    bare = _bare(job)
+    return any(bare == other or bare.startswith(f"{other}-") or other.startswith(f"{bare}-") for other in wanted)
+
+
+def _bare(name: str) -> str:
+    return _HASH.sub("", _OWNER_PREFIX.sub("", name.rsplit("/", 1)[-1]))
 
 
 def may_be_cause(finding: Finding, scope: JobScope) -> bool:

@@ -10,7 +10,7 @@ from aiops.model.case import Case, Checkpoint
 from aiops.model.event import NO_TIME, Event, Severity
 from aiops.model.finding import Finding, Role
 
-_STEP = re.compile(r"(?:step|iter(?:ation)?|checkpoint|global_step|epoch)[_=/ -]*0*(\d{1,12})", re.I)
+_STEP = re.compile(r"(?:step|iter(?:ation)?|checkpoint|global_step|(?<![a-z])ba)[_=/ -]*0*(\d{1,12})|epoch[_=/ -]*0*(\d{1,12})", re.I)
 
 
 def detect(case: Case, catalog: Catalog) -> list[Finding]:
@@ -54,10 +54,10 @@ def read_checkpoint(event: Event) -> Checkpoint | None:
     step = event.fields.get("step")
     if step is None and path:
         match = _STEP.search(str(path))
-        step = match[1] if match else None
+        step = (match[1] or match[2]) if match else None
     if step is None:
         match = _STEP.search(event.text)
-        step = match[1] if match else None
+        step = (match[1] or match[2]) if match else None
     if not path and step is None:
         return None
     name = str(path).rstrip(".,:;") if path else f"step {step}"

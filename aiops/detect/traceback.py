@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from aiops.ingest.prefix import ANSI
+from aiops.ingest.prefix import ANSI, Prefix, parse_stamp
 from aiops.model.case import Case
-from aiops.model.event import Event
+from aiops.model.event import Event, TimeQuality
 
 _WINDOW = 48 << 10
 _HEAD = "Traceback (most recent call last):"
@@ -71,21 +71,13 @@ def read_traceback(case: Case, event: Event) -> Traceback | None:
     if at < 0:
         return None
     before = head[:at]
-    # behind a progress bar the label stands in the middle of the first line; else it stands before the stamp
-    own = _LABEL_BEFORE.search(before) or _LABEL.match(before)
-    label = own[0] if own else ""
-    rest = before[len(label):] if own and own.start() == 0 and own.end() < len(before) else "" if own else before
-    stamp = re.sub(r"\\?\d", r"\\d", re.escape(rest.rstrip())) if rest.strip() else ""
-    strip = re.compile(re.escape(label) + (f"(?:{stamp})? ?" if stamp else ""))
+    strip, label = _line_head(before)
     frames: list[tuple[str, int, str]] = []
     for number, line in enumerate(lines[1:], 1):
-        if line.startswith(label) or not label:
-            match = strip.match(line)
-            body = line[match.end():] if match and (stamp or label) else line
-        else:
+        match = strip.match(line)
+        if match is None or (not label and _LABEL.match(line)):
             continue  # another rank's line in between
-        if not label and _LABEL.match(line):
-            continue
+        body = line[match.end():]
         frame = _FRAME.match(body)
         if frame:
             frames.append((frame["file"], int(frame["line"]), frame["func"] or ""))
@@ -101,6 +93,27 @@ def read_traceback(case: Case, event: Event) -> Traceback | None:
                          last_line=event.line + number, raised_at=event.offset + offsets[min(number, len(offsets) - 1)],
                          wraps=_wrapped(lines[number + 1: number + 8]), raw=body.strip()[:1000])
     return None
+
+
+def _line_head(before: str) -> tuple[re.Pattern[str], str]:
+    """What every line of the traceback begins with, from what stands before its first word: stamp and rank label."""
+    own = _LABEL_BEFORE.search(before) or _LABEL.match(before)
+    label = own[0] if own else ""
+    front = before[:own.start()] if own else before
+    behind = before[own.end():] if own else ""
+    pattern = _stamp_pattern(front) + re.escape(label) + _stamp_pattern(behind)
+    return re.compile(pattern), label
+
+
+def _stamp_pattern(text: str) -> str:
+    """A pattern for the same head with another time; empty if the text is no time stamp (a progress bar, say)."""
+    if not text.strip():
+        return ""
+    prefix = Prefix()
+    parse_stamp(text.lstrip(), 0, prefix)
+    if prefix.quality == TimeQuality.NONE:
+        return ""
+    return re.sub(r"(?:\\?\d)+", r"\\d+", re.escape(text.rstrip())) + r" ?"
 
 
 def _offsets(raw: bytes) -> list[int]:

@@ -35,6 +35,7 @@ def join_identities(case: Case, pending: Pending) -> None:
         if match and int(match[1]) > 1:
             topology.world_size = max(topology.world_size or 0, int(match[1]))
     _from_launchers(case, rows)
+    _pods_to_nodes(case)
     for row, host, pid in pending.by_pid:
         found = by_pid.get((host, pid))
         if found is not None:
@@ -72,6 +73,33 @@ def _note_comm(topology: Topology, fields: object, rank: int, world: int, host: 
         if place.gpu is not None:
             topology.gpu_pci.setdefault((host, place.gpu), bus)
     by_pid[(host, pid)] = rank
+
+
+def _pods_to_nodes(case: Case) -> None:
+    """In a container the host name is the pod's: put the node that the pod ran on in its place, wherever a pod object tells."""
+    nodes: dict[str, str] = {}
+    for item in case.objects:
+        spec = item.body.get("spec")
+        if item.kind != "Pod" or not isinstance(spec, dict):
+            continue
+        node = spec.get("nodeName")
+        if isinstance(node, str) and is_host_name(node):
+            for name in (item.name, spec.get("hostname")):
+                if isinstance(name, str):
+                    nodes[name] = node
+    if not nodes:
+        return
+    for place in case.topology.ranks.values():
+        if place.node in nodes:
+            place.pod, place.node = place.node, nodes[place.node]
+    for row in range(len(case.events)):
+        name = case.events[row].node
+        if name in nodes:
+            case.events.move(row, node=nodes[name])
+    for (name, index), pci in list(case.topology.gpu_pci.items()):
+        if name in nodes:
+            del case.topology.gpu_pci[(name, index)]
+            case.topology.gpu_pci.setdefault((nodes[name], index), pci)
 
 
 _BLOCK = re.compile(r"host +: (?P<host>[\w.-]+)[^\n]*\n[^\n]*?rank +: (?P<rank>\d+) \(local_rank: (?P<local>\d+)\)[^\n]*\n[^\n]*?exitcode")

@@ -35,6 +35,7 @@ _GLOG = re.compile(r"\[?[EWIFD](1[0-2]|0?[1-9])([0-3]\d) (\d\d):(\d\d):(\d\d)\.(
 _HOST = re.compile(r" ?([A-Za-z0-9][\w.-]{0,252}) ((?:[\w.@/()-]{1,64})(?:\[\d+\])?):[ ]")
 _RFC5424_HOST = re.compile(r" ([A-Za-z0-9][\w.-]{0,252}) ([\w.-]{1,48}) (?:[\w-]{1,20}) (?:[\w-]{1,32}) (?:-|\[[^\]\n]{0,200}\]) ?")
 _NCCL = re.compile(r"([A-Za-z][\w.-]{0,252}):(\d+):(\d+) \[(-?\d+)\] ")
+_LEAD = re.compile(r"(?:\[[\w|.:/ -]{1,60}\][ ]?){1,2}|(?:INFO|WARNING|WARN|ERROR|DEBUG)[ :]{1,3}|\([\w-]{1,40} pid=\d+[^)\n]{0,60}\) ")
 _LEVEL = re.compile(r"[ \t]*(?:[|:-][ \t]*)?\[?(?:INFO|WARNING|WARN|ERROR|DEBUG|CRITICAL|FATAL|NOTICE)\]?[ \t]*[|:-]?[ \t]*")
 _RANK = re.compile(r"\[(?:[Rr]ank|RANK)[ :=_]?(\d{1,6})\]|(?:^|[|\s])rank(\d{1,6})(?=[\s|:\]]|$)|\(rank (\d{1,6})\)"
                    r"|(?:Rank|RANK) (\d{1,6})\]")
@@ -136,6 +137,10 @@ def parse_prefix(text: str, *, task_labels: bool = False) -> Prefix:
     at = _wrappers(text, prefix, task_labels)
     at = _skip_blank(text, at)
     after = parse_stamp(text, at, prefix)
+    if after == at:
+        lead = _LEAD.match(text, at)
+        after = parse_stamp(text, lead.end(), prefix) if lead else at
+        after = after if lead and after != lead.end() else at
     if after != at:
         at = _behind_stamp(text, after, prefix)
     _nccl_head(text, at, prefix)

@@ -40,7 +40,7 @@ def choose_checkpoint(case: Case, incident: IncidentDraft) -> Choice:
     newest = saved[-1]
     if rule in ("C1", "C5"):
         choice = _before_anomaly(incident, saved, rule)
-    elif rule == "C4" and _is_broken(incident, newest):
+    elif rule == "C4" and _is_suspect(incident, newest):
         older = [point for point in saved if point.name != newest.name]
         choice = Choice(rule, older[-1] if older else None,
                         f"{newest.name} cannot be trusted: it was being written or does not read back.", refused=newest)
@@ -74,11 +74,20 @@ def _before_anomaly(incident: IncidentDraft, saved: list[Checkpoint], rule: str)
                   refused=newest)
 
 
-def _is_broken(incident: IncidentDraft, newest: Checkpoint) -> bool:
+WRITING_S = 900
+"""A save reported this short before the failure, with no step after it, may be the one that failed."""
+
+
+def _is_suspect(incident: IncidentDraft, newest: Checkpoint) -> bool:
+    """The newest checkpoint was being written when the job failed, or the evidence names it as unreadable."""
     unfinished = any(f.sign == "ckpt.unfinished" and f.fields.get("step") == newest.step for f in incident.findings)
     base = newest.name.rstrip("/").rsplit("/", 1)[-1]
     named = any(base and base in ref.text for f in incident.best.causes for ref in f.evidence)
-    return unfinished or named
+    began = incident.best.began
+    progress = next((f for f in incident.findings if f.sign == "train.progress"), None)
+    writing = (newest.saved_at != NO_TIME and began != NO_TIME and 0 <= began - newest.saved_at <= WRITING_S * NS
+               and (progress is None or progress.last <= newest.saved_at))
+    return unfinished or named or writing
 
 
 def _lost(incident: IncidentDraft, choice: Choice) -> None:
