@@ -226,6 +226,6 @@ def _drop(frame: Frame, proof: Proof) -> list[Finding]:
             found.append(proof.finding(
                 frame, "metric.fb_drop", int(row),
                 f"released its memory ({before:.0f} to {after:.0f} MiB) while the others kept theirs",
-                [(_USED, int(row), column - 1), (_USED, int(row), column)], role=Role.ECHO, severity=Severity.WARNING,
+                [(_USED, int(row), column), (_USED, int(row), column - 1)], role=Role.ECHO, severity=Severity.WARNING,
                 fields={"before_mib": round(before), "after_mib": round(after)}))
     return found

@@ -74,7 +74,8 @@ def test_flipped_bytes_never_raise(whole: bytes) -> None:
 
 @pytest.mark.parametrize("stamp", ["1e300", "-1e300", "NaN", "9999999999999999999999"])
 def test_times_out_of_range_are_refused(stamp: str) -> None:
-    lines = "".join(f'DCGM_FI_DEV_GPU_TEMP{{gpu="{g}",UUID="GPU-{g}"}} 6{g}{s}\n' for g, s in ((0, ""), (1, f" {stamp}")))
+    lines = "".join(f'DCGM_FI_DEV_GPU_TEMP{{gpu="{g}",UUID="GPU-{g}"}} 6{g}{end}\n'
+                    for g, end in ((0, ""), (1, f" {stamp}")))
     case = read(lines.encode())
     assert case.coverage.problems[0].line == 2
     assert samples(case) == {("DCGM_FI_DEV_GPU_TEMP", "GPU-0", NO_TIME): 60}
