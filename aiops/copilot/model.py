@@ -68,12 +68,13 @@ class LangchainModel:
     def ask(self, messages: Messages, seconds: float) -> Reply:
         """See `Model.ask`. Time-outs of the client count single reads, so a thread watches the whole."""
         try:
-            message = _within(seconds, lambda: _invoke(self._chat, messages))
+            return _reply(_within(seconds, lambda: _invoke(self._chat, messages)))
+        except ModelFailure:
+            raise
         except TimeoutError:
-            raise ModelFailure(f"the model did not answer within {seconds:.0f} s", lasting=True) from None
+            raise ModelFailure(f"the model did not answer within {seconds:.3g} s", lasting=True) from None
         except Exception as error:  # noqa: BLE001 - malformed bodies raise TypeError, IndexError, JSONDecodeError, …
             raise _failure(error, self._options) from None
-        return _reply(message)
 
 
 def _open_chat(options: CopilotOptions) -> BaseChatModel:
@@ -161,13 +162,14 @@ def _reply(message: Any) -> Reply:
         raise ModelFailure("the model refused to answer")
     content = message.content
     if isinstance(content, list):
-        content = "".join(block.get("text", "") for block in content if isinstance(block, dict))
+        content = "".join(str(block.get("text", "")) for block in content if isinstance(block, dict))
     if finish == "length":
         raise ModelFailure("the model's answer was cut off at its length limit")
     if not isinstance(content, str) or not content.strip():
         raise ModelFailure("the model's answer is empty")
-    usage = message.usage_metadata or {}
-    return Reply(content, int(usage.get("total_tokens") or 0))
+    usage = getattr(message, "usage_metadata", None)
+    tokens = usage.get("total_tokens") if isinstance(usage, dict) else None
+    return Reply(content, tokens if isinstance(tokens, int) and tokens > 0 else 0)
 
 
 class Clock:

@@ -268,6 +268,37 @@ def test_nobody_but_the_endpoint_gets_a_copy(monkeypatch, traced):
         assert server.connections > 0
 
 
+ODD = [None, "", "x", -1, 1e308, True, [], {}, [None], {"a": 1}, "\ud83d"]
+
+
+def places(value: object, path: tuple = ()) -> list[tuple]:
+    children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(place for key, child in children for place in places(child, (*path, key)))]
+
+
+def with_odd(body: object, path: tuple, odd: object) -> object:
+    if not path:
+        return odd
+    copy = json.loads(json.dumps(body))
+    parent = copy
+    for key in path[:-1]:
+        parent = parent[key]
+    parent[path[-1]] = odd
+    return copy
+
+
+def test_no_oddity_anywhere_in_the_body_reaches_the_user_as_an_exception():
+    body = claims(GOOD).body
+    steps = [Step(with_odd(body, path, odd)) for path in places(body) for odd in ODD]
+    report = samples.off_bus()
+    with OpenAIServer([claims(GOOD)]) as server:
+        for step in steps:
+            server.steps, server.requests = [step], []
+            told = narrate(report, options(server))
+            assert told.incidents[0].narrative.by == "scripted" or fell_back(report, told)
+            told.to_json()
+
+
 def test_nobody_listens():
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
