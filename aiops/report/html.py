@@ -89,7 +89,7 @@ def _coverage(read: CoverageReport) -> Html:
     if read.first or read.last:
         facts.append(("Span", f"{words.when(read.first)} to {words.when(read.last)}"))
     if read.missing:
-        facts.append(("Missing", words.listing(read.missing, 12)))
+        facts.append(("Gaps", words.listing(read.missing, 12)))
     facts += [("Job", _job(job)) for job in read.jobs[:20]]
     facts += [("Problem", words.problem(problem)) for problem in read.problems[:50]]
     if len(read.problems) > 50:

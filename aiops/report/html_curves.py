@@ -141,7 +141,7 @@ def _legend(group: Sequence[Curve]) -> Html:
     shown = sorted(group, key=lambda c: -ROLES.index(c.role))
     items = [tag("span", tag("svg", tag("path", d="M0 5H20", class_=f"curve-{curve.role}"), width=20, height=10,
                              aria_hidden="true"),
-                 shorten(curve.entity, 40) + (" (median)" if curve.role == "peers_median" else ""))
+                 shorten(curve.entity, 40))
              for curve in shown[:4]]
     if len(shown) > 4:
         items.append(tag("span", f"and {len(shown) - 4} more"))

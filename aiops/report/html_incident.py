@@ -15,7 +15,7 @@ from aiops.report.html_timeline import timeline
 
 MAX_LINE = 4000
 """Characters of one quoted line that are shown."""
-_CITATION = re.compile(r"\[([^\[\]\s]{1,24})\]")
+_CITATION = re.compile(r"\[([^\[\]]{1,80})\]")
 
 
 class Anchors:
@@ -35,10 +35,17 @@ class Anchors:
         return tag("span", join(*map(self.link, idents), by=" "), class_="refs") if idents else None
 
     def cited(self, text: str) -> Html:
-        """Text in which ``[e2]`` is a link wherever the report has such an id."""
-        pieces = _CITATION.split(text)
-        return join(*(piece if n % 2 == 0 else self.link(piece) if piece in self.evidence or piece in self.findings
-                      else f"[{piece}]" for n, piece in enumerate(pieces)))
+        """Text in which ``[e2]`` and ``[e2, e3]`` are links wherever the report has all these ids."""
+        parts: list[Child] = []
+        for n, piece in enumerate(_CITATION.split(text)):
+            idents = piece.split(", ")
+            if n % 2 == 0:
+                parts.append(piece)
+            elif all(ident in self.evidence or ident in self.findings for ident in idents):
+                parts.append(join(*map(self.link, idents), by=" "))
+            else:
+                parts.append(f"[{piece}]")
+        return join(*parts)
 
 
 def sections(report: Report, incident: Incident, anchors: Anchors) -> list[Html]:

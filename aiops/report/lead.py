@@ -29,7 +29,8 @@ def lead(report: Report, incident: Incident | None = None) -> Lead:
     incident = incident or (report.incidents[0] if report.incidents else None)
     verdict = words.VERDICTS[report.verdict]
     if report.verdict == "no_incident":
-        return Lead(verdict, report.summary or (incident.title if incident else "nothing went wrong"), "",
+        what = report.summary.removeprefix(f"{verdict}: ")
+        return Lead(verdict, what or (incident.title if incident else "nothing went wrong"), "",
                     "nobody is at fault", "nothing needs to be done")
     if incident is None:
         return Lead(verdict, report.summary or "the evidence does not decide", "", "culprit unknown",
@@ -62,7 +63,7 @@ def _candidates(incident: Incident) -> str:
 def _decide(wanted: list[str], missing: list[str]) -> str:
     if wanted:
         return f"to decide, get: {wanted[0]}"
-    return f"to decide, get what is missing: {words.listing(missing)}" if missing else ""
+    return f"to decide, collect more: {words.listing(missing)}" if missing else ""
 
 
 def _first_action(incident: Incident) -> Action | None:

@@ -159,7 +159,7 @@ def _read(report: Report) -> str:
     if read.first or read.last:
         lines.append(f"- Span: {markdown(words.when(read.first))} to {markdown(words.when(read.last))}")
     if read.missing:
-        lines.append(f"- Missing: {markdown(words.listing(read.missing, 8))}")
+        lines.append(f"- Gaps: {markdown(words.listing(read.missing, 8))}")
     lines += [f"- Problem: {markdown(words.problem(problem))}" for problem in read.problems[:20]]
     if len(read.problems) > 20:
         lines.append(f"- and {words.count(len(read.problems) - 20, 'more problem')}")

@@ -233,7 +233,7 @@ class _Page:
         if read.first or read.last:
             self.row("span", f"{words.when(read.first)} to {words.when(read.last)}")
         if read.missing:
-            self.row("missing", words.listing(read.missing, 8))
+            self.row("gaps", words.listing(read.missing, 8))
         for problem in read.problems[:8]:
             self.row("problem", words.problem(problem), "yellow")
         if len(read.problems) > 8:

@@ -328,8 +328,10 @@ def narrator(told: Narrative) -> str:
 
 
 def place(item: Evidence) -> str:
-    """Where a quotation stands: its locator, or ``source:line``."""
-    return item.locator or _with_line(item.source, item.line)
+    """Where a quotation stands: ``source:line``, or the source with the locator (``metrics.json (sample)``)."""
+    if item.line is not None or not item.locator:
+        return _with_line(item.source, item.line)
+    return item.locator if item.source in item.locator else f"{item.source} ({item.locator})"
 
 
 def problem(item: ProblemItem) -> str:

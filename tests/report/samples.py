@@ -56,24 +56,24 @@ def _off_bus_series() -> list[dict[str, Any]]:
     return [
         {"field": "DCGM_FI_DEV_GPU_UTIL", "unit": "%", "entity": culprit, "role": "culprit",
          "points": _curve("03:07:30", 30, [*busy, *[None] * 26])},
-        {"field": "DCGM_FI_DEV_GPU_UTIL", "unit": "%", "entity": "63 other GPUs", "role": "peers_median",
+        {"field": "DCGM_FI_DEV_GPU_UTIL", "unit": "%", "entity": "median of 63 peers", "role": "peers_median",
          "points": _curve("03:07:30", 30, [*busy, *peers_after])},
         {"field": "DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "unit": "", "entity": culprit, "role": "culprit",
          "points": _curve("03:07:30", 30, [0, 0, 0, 0, 0, 2, 2, 3, 9, 17, 41, 88, 190, 412, *[None] * 26])},
-        {"field": "DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "unit": "", "entity": "63 other GPUs", "role": "peers_median",
+        {"field": "DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "unit": "", "entity": "median of 63 peers", "role": "peers_median",
          "points": _curve("03:07:30", 30, [0.0] * 40)},
         {"field": "DCGM_FI_DEV_GPU_TEMP", "unit": "°C", "entity": culprit, "role": "culprit",
          "points": _curve("03:07:30", 30, [61, 61, 62, 61, 62, 62, 61, 62, 62, 63, 62, 62, 62, 61, *[None] * 26])},
         {"field": "DCGM_FI_DEV_GPU_TEMP", "unit": "°C", "entity": "gpu-r07-n03 GPU 4", "role": "peer",
          "points": _curve("03:07:30", 30, [60.0] * 14 + [52.0] * 21 + [41.0] * 5)},
-        {"field": "DCGM_FI_DEV_GPU_TEMP", "unit": "°C", "entity": "63 other GPUs", "role": "peers_median",
+        {"field": "DCGM_FI_DEV_GPU_TEMP", "unit": "°C", "entity": "median of 63 peers", "role": "peers_median",
          "points": _curve("03:07:30", 30, [59.0] * 14 + [51.0] * 21 + [40.0] * 5)},
     ]
 
 
 def _off_bus_evidence() -> list[Evidence]:
     return [
-        Evidence(id="e1", source=KERNEL, locator=f"{KERNEL}:1874", line=1874, offset=201_774,
+        Evidence(id="e1", source=KERNEL, locator="line 1874", line=1874, offset=201_774,
                  ts=DAY + "03:12:01.118Z",
                  text="Nov 28 03:12:01 gpu-r07-n03 kernel: pcieport 0000:a9:00.0: AER: Corrected error received: "
                       "0000:ab:00.0",
@@ -82,7 +82,7 @@ def _off_bus_evidence() -> list[Evidence]:
                         "severity=Corrected, type=Data Link Layer",
                         "Nov 28 03:12:01 gpu-r07-n03 kernel: nvidia 0000:ab:00.0:   device [10de:2330] "
                         "error status/mask=00001000/00002000"]),
-        Evidence(id="e2", source=KERNEL, locator=f"{KERNEL}:1902", line=1902, offset=205_310,
+        Evidence(id="e2", source=KERNEL, locator="line 1902", line=1902, offset=205_310,
                  ts=DAY + "03:14:07.412Z",
                  text="Nov 28 03:14:07 gpu-r07-n03 kernel: NVRM: Xid (PCI:0000:ab:00): 79, pid=48213, "
                       "name=python3, GPU has fallen off the bus.",
@@ -95,17 +95,17 @@ def _off_bus_evidence() -> list[Evidence]:
                         "Nov 28 03:14:07 gpu-r07-n03 kernel: NVRM: GPU 0000:ab:00.0: GPU serial number is "
                         "1653922018845.",
                         "Nov 28 03:14:08 gpu-r07-n03 kernel: NVRM: A GPU crash dump has been created."]),
-        Evidence(id="e3", source=RANK21, locator=f"{RANK21}:90211", line=90_211, offset=9_812_004,
+        Evidence(id="e3", source=RANK21, locator="line 90211", line=90_211, offset=9_812_004,
                  ts=DAY + "03:14:07.901Z",
                  text="[rank21]: RuntimeError: CUDA error: unspecified launch failure",
                  before=['[rank21]:   File "/opt/train/loop.py", line 212, in step',
                          "[rank21]:     loss.backward()"],
                  after=["[rank21]: Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions."]),
-        Evidence(id="e4", source=METRICS, locator=f"{METRICS}@2026-11-28T03:14:30Z", line=None, offset=None,
+        Evidence(id="e4", source=METRICS, locator="sample", line=None, offset=None,
                  ts=DAY + "03:14:30Z",
                  text='DCGM_FI_DEV_GPU_UTIL{Hostname="gpu-r07-n03",gpu="5",'
                       'UUID="GPU-5c1f0a7e-93b2-4b57-a5a0-0f2d7e0c9d11"} no samples after 03:14:00'),
-        Evidence(id="e5", source=RANK0, locator=f"{RANK0}:120448", line=120_448, offset=13_904_220,
+        Evidence(id="e5", source=RANK0, locator="line 120448", line=120_448, offset=13_904_220,
                  ts=DAY + "03:24:08.020Z",
                  text="[rank0]:[E1128 03:24:08.020113 ProcessGroupNCCL.cpp:616] [Rank 0] Watchdog caught collective "
                       "operation timeout: WorkNCCL(SeqNum=771204, OpType=ALLREDUCE, NumelIn=67108864, "
@@ -114,19 +114,19 @@ def _off_bus_evidence() -> list[Evidence]:
                  after=["[rank0]:[E1128 03:24:08.021004 ProcessGroupNCCL.cpp:630] [Rank 0] Some NCCL operations have "
                         "failed or timed out.",
                         "[rank0]: To avoid data inconsistency, we are taking the entire process down."]),
-        Evidence(id="e6", source="logs/train/launcher.log", locator="logs/train/launcher.log:511", line=511,
+        Evidence(id="e6", source="logs/train/launcher.log", locator="line 511", line=511,
                  offset=60_021, ts=DAY + "03:24:12Z",
                  text="torch.distributed.elastic.multiprocessing.errors.ChildFailedError: train.py FAILED",
                  after=["Root Cause (first observed failure):", "  rank      : 9 (local_rank: 1)"]),
-        Evidence(id="e7", source=SLURM, locator=f"{SLURM}:3", line=3, offset=214, ts=DAY + "03:24:19Z",
+        Evidence(id="e7", source=SLURM, locator="line 3", line=3, offset=214, ts=DAY + "03:24:19Z",
                  text="81234.0|pretrain-70b|FAILED|1:0|2026-11-27T18:02:11|2026-11-28T03:24:19|gpu-r07-n[01-08]",
                  before=["JobID|JobName|State|ExitCode|Start|End|NodeList",
                          "81234|pretrain-70b|FAILED|1:0|2026-11-27T18:02:09|2026-11-28T03:24:21|gpu-r07-n[01-08]"]),
-        Evidence(id="e8", source="slurm/slurmctld.log", locator="slurm/slurmctld.log:88", line=88, offset=9_120,
+        Evidence(id="e8", source="slurm/slurmctld.log", locator="line 88", line=88, offset=9_120,
                  ts=DAY + "03:25:01.400Z",
                  text="[2026-11-28T03:25:01.400] error: _slurm_rpc_node_registration node=gpu-r07-n03: Invalid "
                       "argument, gres/gpu count reported lower than configured (7 < 8)"),
-        Evidence(id="e9", source=RANK0, locator=f"{RANK0}:118730", line=118_730, offset=13_702_551,
+        Evidence(id="e9", source=RANK0, locator="line 118730", line=118_730, offset=13_702_551,
                  ts=DAY + "02:58:31Z",
                  text="checkpoint saved: /ckpt/pretrain-70b/step-41500 (complete, manifest verified) in 41.2 s",
                  before=["step 41500 | loss 2.1201 | grad_norm 0.70 | tokens/s 1.92M | 02:57:50"]),
@@ -274,7 +274,7 @@ def off_bus() -> Report:
         narrative=Narrative(text="At 03:14:07 GPU 5 of gpu-r07-n03 fell off the PCIe bus (Xid 79) [e2], two minutes "
                                  "after its link began to correct errors [e1]. Rank 21 failed half a second later "
                                  "[e3]; the other 63 ranks waited in the same all-reduce until the NCCL watchdog "
-                                 "ended them after ten minutes [e5]. Rank 9, which the launcher names, only spoke "
+                                 "ended them after ten minutes [e5, e7]. Rank 9, which the launcher names, only spoke "
                                  "first [e6]."))
     sources = [SourceItem(name=KERNEL, kind="kernel", format="syslog", node="gpu-r07-n03", bytes=212_480, lines=1_931,
                           first="2026-11-27T00:00:01Z", last=DAY + "03:27:00Z"),
@@ -289,7 +289,7 @@ def off_bus() -> Report:
                            first="2026-11-27T18:02:30Z", last=DAY + "03:24:12Z") for r in range(64)]
     coverage = CoverageReport(
         sources=sources, kinds={"kernel": 1, "training": 65, "slurm": 2, "metrics": 1},
-        problems=[], missing=["kernel logs of 7 of 8 nodes", "BMC event log before 02:30"],
+        problems=[], missing=["no kernel log of 7 of 8 nodes", "no BMC event log before 02:30"],
         nodes=NODES, world_size=64, ranks_seen=64,
         jobs=[JobItem(id="81234", name="pretrain-70b", scheduler="slurm", state="FAILED", nodes=NODES, gpus=64)],
         first="2026-11-27T00:00:01Z", last=DAY + "03:27:00Z",
@@ -308,8 +308,8 @@ def no_incident() -> Report:
             sources=[SourceItem(name="train.log", kind="training", format="text", bytes=48_120_332, lines=611_204,
                                 first=DAY + "00:00:04Z", last=DAY + "09:41:55Z"),
                      SourceItem(name="sacct.txt", kind="slurm", format="sacct", bytes=301, lines=3)],
-            kinds={"training": 1, "slurm": 1}, missing=["kernel logs", "metrics"], nodes=["n1", "n2"],
-            world_size=16, ranks_seen=16,
+            kinds={"training": 1, "slurm": 1}, missing=["no kernel log of any node", "no GPU metrics"],
+            nodes=["n1", "n2"], world_size=16, ranks_seen=16,
             jobs=[JobItem(id="90412", name="sft-8b", scheduler="slurm", state="COMPLETED", nodes=["n1", "n2"],
                           gpus=16)],
             first=DAY + "00:00:04Z", last=DAY + "09:41:55Z",
@@ -322,12 +322,12 @@ def inconclusive() -> Report:
     unknown = Culprit(kind="unknown", job="train-ns/llm-sft-7")
     rank6 = Culprit(kind="rank", rank=6, node="node-b", job="train-ns/llm-sft-7")
     evidence = [
-        Evidence(id="e1", source="pods.tar.gz!rank0.log", locator="pods.tar.gz!rank0.log:8812", line=8_812,
+        Evidence(id="e1", source="pods.tar.gz!rank0.log", locator="line 8812", line=8_812,
                  offset=901_222, ts=DAY + "11:20:44Z",
                  text="[rank0]: Watchdog caught collective operation timeout: WorkNCCL(SeqNum=90211, "
                       "OpType=ALLGATHER, Timeout(ms)=600000)",
                  before=["step 1204 done in 2.21 s"]),
-        Evidence(id="e2", source="pods.tar.gz!rank6.log", locator="pods.tar.gz!rank6.log:8640", line=8_640,
+        Evidence(id="e2", source="pods.tar.gz!rank6.log", locator="line 8640", line=8_640,
                  offset=880_010, ts=DAY + "11:10:40Z", text="step 1204 done in 2.19 s",
                  before=["step 1203 done in 2.20 s"], after=[]),
     ]
@@ -380,7 +380,8 @@ def inconclusive() -> Report:
                                                                "(rank6.log) is incomplete"),
                       ProblemItem(source="pods.tar.gz!rank11.log", reason="812 bytes are not UTF-8, shown as \ufffd",
                                   line=77)],
-            missing=["kernel logs", "metrics", "flight recorder dumps", "scheduler records"],
+            missing=["no kernel log of any node", "no GPU metrics", "no flight recorder dump",
+                     "nothing from the scheduler"],
             world_size=16, ranks_seen=16, nodes=["node-a", "node-b"],
             jobs=[JobItem(id="train-ns/llm-sft-7", name="llm-sft-7", scheduler="kubernetes", gpus=16)],
             first=DAY + "09:00:00Z", last=DAY + "11:20:45Z"))
@@ -421,11 +422,11 @@ def two_incidents() -> Report:
                   FindingItem(id="f2", sign="nccl.reset", text="31 ranks lose the connection to rank 7", role="echo",
                               severity="error", entity="31 ranks", first=DAY + "08:24:02Z", last=DAY + "08:24:03Z",
                               count=31, evidence=["e2"])],
-        evidence=[Evidence(id="e1", source="rank7.log", locator="rank7.log:4411", line=4_411, ts=DAY + "08:24:00Z",
+        evidence=[Evidence(id="e1", source="rank7.log", locator="line 4411", line=4_411, ts=DAY + "08:24:00Z",
                            text="IndexError: list index out of range",
                            before=['  File "/app/data/collate.py", line 88, in pad_batch',
                                    "    longest = sizes[-1]"]),
-                  Evidence(id="e2", source="rank0.log", locator="rank0.log:4502", line=4_502, ts=DAY + "08:24:02Z",
+                  Evidence(id="e2", source="rank0.log", locator="line 4502", line=4_502, ts=DAY + "08:24:02Z",
                            text="NCCL WARN socketProgress: Connection closed by remote peer rank 7")],
         narrative=Narrative(text="Rank 7 raised IndexError in pad_batch [e1]; its peers lost the connection [e2].",
                             by="rules", unsupported_claims=2, note="the model answered after the time limit"))
@@ -443,7 +444,7 @@ def two_incidents() -> Report:
         findings=[FindingItem(id="f3", sign="kueue.quota", text="workload waits for quota", role="root",
                               severity="warning", entity="job ml/eval-9", first=DAY + "07:55:00Z",
                               evidence=["e3"])],
-        evidence=[Evidence(id="e3", source="workloads.json", locator="workloads.json:212", line=212,
+        evidence=[Evidence(id="e3", source="workloads.json", locator="line 212", line=212,
                            text='"message": "couldn\'t assign flavors: insufficient unused quota for nvidia.com/gpu"')])
     return Report(
         verdict="incident", incidents=[first, second],
@@ -452,7 +453,7 @@ def two_incidents() -> Report:
             sources=[SourceItem(name="rank7.log", kind="training", rank=7, bytes=400_112, lines=4_420),
                      SourceItem(name="rank0.log", kind="training", rank=0, bytes=412_001, lines=4_510),
                      SourceItem(name="workloads.json", kind="kubernetes", format="json", bytes=20_110, lines=611)],
-            kinds={"training": 2, "kubernetes": 1}, missing=["kernel logs"], world_size=32, ranks_seen=2,
+            kinds={"training": 2, "kubernetes": 1}, missing=["no kernel log of any node"], world_size=32, ranks_seen=2,
             jobs=[JobItem(id="ml/rlhf-3", scheduler="kubernetes", state="Failed", gpus=32),
                   JobItem(id="ml/eval-9", scheduler="kubernetes", state="Pending", gpus=16)],
             first=DAY + "05:00:00Z", last=DAY + "08:24:30Z"))

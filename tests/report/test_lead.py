@@ -38,7 +38,8 @@ def test_inconclusive_names_candidates_and_what_would_decide() -> None:
 def test_inconclusive_without_hypotheses_asks_for_what_is_missing() -> None:
     report = inconclusive()
     report.incidents = []
-    assert lead(report).next == "to decide, get what is missing: kernel logs, metrics, flight recorder dumps and 1 more"
+    assert lead(report).next == ("to decide, collect more: no kernel log of any node, no GPU metrics, "
+                                 "no flight recorder dump and 1 more")
 
 
 def test_a_fix_comes_before_the_requeue() -> None:
