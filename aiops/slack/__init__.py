@@ -1,5 +1,5 @@
 """Posting a report to Slack: an incoming webhook, or a bot token and a channel."""
 
-from aiops.slack.posting import PostResult, SlackTarget, post
+from aiops.slack.posting import PostResult, post
 
-__all__ = ["PostResult", "SlackTarget", "post"]
+__all__ = ["PostResult", "post"]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from aiops.errors import InputError, SourceError
@@ -12,27 +11,6 @@ from aiops.slack.parts import Message, split
 
 if TYPE_CHECKING:
     from slack_sdk import WebClient
-
-
-@dataclass(frozen=True, slots=True)
-class SlackTarget:
-    """Where to post. ``webhook`` and ``token`` are secrets and not shown."""
-
-    webhook: str | None = field(default=None, repr=False)
-    token: str | None = field(default=None, repr=False)
-    channel: str | None = None
-
-    @classmethod
-    def from_environment(cls, channel: str | None = None) -> SlackTarget:
-        """``AIOPS_SLACK_WEBHOOK``; or ``AIOPS_SLACK_TOKEN`` (``SLACK_BOT_TOKEN``) with ``AIOPS_SLACK_CHANNEL``.
-
-        A channel, given or in the environment, together with a token wins over a webhook, since it can use threads.
-        """
-        token = os.environ.get("AIOPS_SLACK_TOKEN") or os.environ.get("SLACK_BOT_TOKEN") or None
-        channel = channel or os.environ.get("AIOPS_SLACK_CHANNEL") or None
-        if token and channel:
-            return cls(token=token, channel=channel)
-        return cls(webhook=os.environ.get("AIOPS_SLACK_WEBHOOK") or None, channel=channel)
 
 
 @dataclass(frozen=True, slots=True)

@@ -268,7 +268,7 @@ def test_nobody_but_the_endpoint_gets_a_copy(monkeypatch, traced):
         assert server.connections > 0
 
 
-ODD = [None, "", "x", -1, 1e308, True, [], {}, [None], {"a": 1}, "\ud83d"]
+ODD = [None, "x", -1, [], {"a": 1}, "\ud83d"]
 
 
 def places(value: object, path: tuple = ()) -> list[tuple]:

@@ -17,7 +17,7 @@ from services.slack_server import Failure, SlackServer
 
 from aiops.errors import InputError, SourceError
 from aiops.model.report import Action, ActionName, ActionTarget, Report
-from aiops.slack import SlackTarget, post
+from aiops.slack import post
 from aiops.slack.parts import split
 
 
@@ -273,18 +273,6 @@ def test_a_proxy_of_the_environment_is_not_asked_for_loopback(monkeypatch):
     with SlackServer() as slack:
         assert to_channel(slack, samples.no_incident()).messages == 1
         assert post(samples.no_incident(), webhook=slack.webhook).messages == 1
-
-
-def test_the_environment_names_the_target(monkeypatch):
-    for name in ("AIOPS_SLACK_TOKEN", "SLACK_BOT_TOKEN", "AIOPS_SLACK_WEBHOOK", "AIOPS_SLACK_CHANNEL"):
-        monkeypatch.delenv(name, raising=False)
-    assert SlackTarget.from_environment() == SlackTarget()
-    monkeypatch.setenv("AIOPS_SLACK_WEBHOOK", "https://hooks.slack.com/services/s3cr3t")
-    monkeypatch.setenv("SLACK_BOT_TOKEN", "xoxb-s3cr3t")
-    assert SlackTarget.from_environment().token is None
-    found = SlackTarget.from_environment("#ops")
-    assert (found.token, found.channel, found.webhook) == ("xoxb-s3cr3t", "#ops", None)
-    assert "s3cr3t" not in repr(found) + repr(SlackTarget.from_environment())
 
 
 def test_without_slack_sdk_the_error_names_the_extra(root: Path):
