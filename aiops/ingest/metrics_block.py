@@ -55,6 +55,7 @@ class SeriesBuilder:
         self._entities: list[SeriesEntity] = []
         self._by_identity: dict[tuple[object, ...], int] = {}
         self._units: dict[str, tuple[str, bool]] = {}
+        self._spans: dict[int, tuple[int, int, bool]] = {}
         self._unknown = 0
         self._dropped = 0
         self._problems = 0
@@ -119,6 +120,8 @@ class SeriesBuilder:
         """
         import numpy as np
 
+        if not len(values):
+            return
         values = clean(values, slot.known) if slot.scale == 1.0 else clean(values, slot.known) * slot.scale
         slot.times.append(np.full(len(values), NO_TIME, dtype=np.int64) if times is None else times)
         slot.values.append(values.astype(np.float32))
@@ -135,7 +138,7 @@ class SeriesBuilder:
         position = {entity: i for i, entity in enumerate(ranks)}
         samples = 0
         for group in _groups(slots, self._entities):
-            rows = [_row(slot) for slot in sorted(group, key=lambda s: (s.name, position[s.entity]))]
+            rows = [self._row(slot) for slot in sorted(group, key=lambda s: (s.name, position[s.entity]))]
             samples += sum(len(row.values) for row in rows)
             self._case.series.extend(self._pack(rows))
         self._learn(slots)
@@ -169,13 +172,39 @@ class SeriesBuilder:
                 block.lines[cell] = row.slot.line
         return [block]
 
+    def _span(self, times: np.ndarray) -> tuple[int, int, bool]:
+        """Earliest and latest time of a non-empty array, and whether it ascends; most series share one array."""
+        span = self._spans.get(id(times))
+        if span is None:
+            ascending = len(times) < 2 or bool((times[1:] > times[:-1]).all())
+            span = self._spans[id(times)] = int(times.min()), int(times.max()), ascending
+        return span
+
+    def _row(self, slot: Slot) -> _Row:
+        """Samples in time order, one for each time; where two disagree the larger stays: order must not matter."""
+        import numpy as np
+
+        if len(slot.times) == 1:
+            times, values = slot.times[0], slot.values[0]
+            if self._span(times)[2]:
+                return _Row(slot, times, values)
+        else:
+            times, values = np.concatenate(slot.times), np.concatenate(slot.values)
+        if (times != NO_TIME).any():
+            keep = times != NO_TIME
+            times, values = times[keep], values[keep]
+        unique, where = np.unique(times, return_inverse=True)
+        merged = np.full(len(unique), np.nan, dtype=np.float32)
+        np.fmax.at(merged, where, values)
+        return _Row(slot, unique, merged)
+
     def _learn(self, slots: list[Slot]) -> None:
         """Tell the topology and the source what the labels say."""
         firsts: dict[int, int] = {}
         for slot in slots:
-            first = min(int(times.min()) for times in slot.times if len(times))
+            spans = [self._span(times) for times in slot.times]
+            first, last = min(span[0] for span in spans), max(span[1] for span in spans)
             firsts[slot.entity] = min(firsts.get(slot.entity, first), first)
-            last = max(int(times.max()) for times in slot.times if len(times))
             if first != NO_TIME:
                 self._source.first_ts = first if self._source.first_ts == NO_TIME else min(first, self._source.first_ts)
                 self._source.last_ts = max(last, self._source.last_ts)
@@ -207,13 +236,12 @@ def clean(values: np.ndarray, known: bool) -> np.ndarray:
     """float64 samples with DCGM's blank marks, and for GPU fields infinities, replaced by NaN."""
     import numpy as np
 
-    if not known or not len(values):
+    if not known:
         return values
-    # the common case is decided by one pass; NaN compares false
+    # decided at once in the common case; with a NaN among them both comparisons are false
+    if values.max() < _INT32_BLANK[0] and values.min() > -_INT64_BLANK:
+        return values
     with np.errstate(invalid="ignore"):
-        largest, smallest = np.fmax.reduce(values), np.fmin.reduce(values)
-        if not (largest >= _INT32_BLANK[0] or smallest == -np.inf):
-            return values
         blank = (values >= _INT32_BLANK[0]) & (values <= _INT32_BLANK[1])
         blank |= (values >= _FP64_BLANK[0]) & (values <= _FP64_BLANK[1])
         blank |= (values >= _INT64_BLANK) | (values == -np.inf)
@@ -226,25 +254,6 @@ def _groups(slots: list[Slot], entities: list[SeriesEntity]) -> list[list[Slot]]
     for slot in slots:
         entity = entities[slot.entity]
         gpu = entity.device is None and bool(entity.uuid or entity.pci or entity.gpu is not None)
-        timed = any(len(times) and times[0] != NO_TIME for times in slot.times)
+        timed = any(times[0] != NO_TIME for times in slot.times)
         groups.setdefault((not (gpu and (slot.known or slot.name.startswith("DCGM_"))), not timed), []).append(slot)
     return [groups[key] for key in sorted(groups)]
-
-
-def _row(slot: Slot) -> _Row:
-    """Samples in time order, one for each time; where two disagree the larger stays, so that order cannot matter."""
-    import numpy as np
-
-    if len(slot.times) == 1:
-        times, values = slot.times[0], slot.values[0]
-        if len(times) < 2 or bool((times[1:] > times[:-1]).all()):
-            return _Row(slot, times, values)
-    else:
-        times, values = np.concatenate(slot.times), np.concatenate(slot.values)
-    if (times != NO_TIME).any():
-        keep = times != NO_TIME
-        times, values = times[keep], values[keep]
-    unique, where = np.unique(times, return_inverse=True)
-    merged = np.full(len(unique), np.nan, dtype=np.float32)
-    np.fmax.at(merged, where, values)
-    return _Row(slot, unique, merged)

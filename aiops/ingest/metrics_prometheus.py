@@ -117,16 +117,18 @@ def _take(state: _State, metric: bytes, body: bytes) -> bool:
 def _add(state: _State, labels: dict[str, str], stamps: np.ndarray, values: np.ndarray) -> bool:
     import numpy as np
 
-    if not all(isinstance(value, str) for value in labels.values()) or not bool((np.abs(stamps) < _LATEST).all()):
+    if set(map(type, labels.values())) - {str}:
         return False
+    if state.times is None or len(stamps) != len(state.times) or not bool((stamps == state.stamps).all()):
+        if not bool((np.abs(stamps) < _LATEST).all()):
+            return False
+        # Prometheus knows milliseconds; rounding removes the noise of the binary fraction
+        state.times = np.rint(stamps * 1e3).astype(np.int64) * 1_000_000
+        state.stamps = stamps
     state.series += 1
     slot = state.builder.slot(labels.get("__name__", ""), labels)
     if slot is None or not len(stamps):
         return True
-    if state.times is None or state.stamps is None or not np.array_equal(stamps, state.stamps):
-        # Prometheus knows milliseconds; rounding removes the noise of the binary fraction
-        state.times = np.rint(stamps * 1e3).astype(np.int64) * 1_000_000
-        state.stamps = stamps
     state.builder.add(slot, state.times, values)
     return True
 
