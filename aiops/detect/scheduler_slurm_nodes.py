@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from aiops.detect.scheduler_evidence import Quotes
 from aiops.detect.scheduler_findings import Group, Groups, amount, listing
 from aiops.ingest.slurm import NODE_SIGNAL
+from aiops.ingest.slurm_values import is_trouble
 from aiops.model.case import Case
 from aiops.model.event import NO_TIME, Event, Severity
 from aiops.model.finding import EvidenceRef, Finding, Role
@@ -119,7 +120,7 @@ def _sign(state: NodeState) -> str | None:
 
 def _idle(state: str) -> bool:
     """A healthy state: a reason that stands beside it is left over."""
-    return bool(state) and not re.search(r"DRAIN|DOWN|FAIL|MAINT|NOT_RESPONDING|INVALID|ERROR|BLOCKED|UNKNOWN", state)
+    return bool(state) and not is_trouble(state) and not _OUT.search(state)
 
 
 def _places(fields: Mapping[str, object], nodes: tuple[str, ...]) -> set[str]:

@@ -213,8 +213,10 @@ def _keep_front(chunk: bytes, line: int, failure: tuple[str, int], found: Docume
     reason, above = failure
     found.fail(f"malformed or cut-off YAML: {reason}", line + above)
     value, again = _load_yaml(chunk[:chunk.rstrip().rfind(b"\n") + 1])
-    if again is None and value is not None:
-        found.parts.extend((part, line) for part in (value if isinstance(value, list) else [value]))
+    if again is None:
+        parts = value if isinstance(value, list) else [value]
+        # Without its name, what is left of an object says nothing.
+        found.parts.extend((part, line) for part in parts if isinstance(part, dict) and part.get("metadata"))
 
 
 def _load_yaml(chunk: bytes) -> tuple[Any, tuple[str, int] | None]:

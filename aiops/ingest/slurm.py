@@ -25,6 +25,7 @@ from aiops.ingest.slurm_text import (
     pairs,
     starts_record,
 )
+from aiops.ingest.slurm_values import is_trouble
 from aiops.model.case import Case, Problem, Source
 from aiops.model.event import NO_TIME, Severity, TimeQuality
 
@@ -35,8 +36,7 @@ _JSON_HINT = re.compile(rb'"(?:Slurm|slurm)"\s*:\s*\{|"(?:slurm/)?openapi/(?:db)
                         rb'|"(?:accrue_time|allocation_nodes|job_state|burstbuffer_network_address|slurmd_start_time'
                         rb'|boot_time|derived_exit_code)"\s*:')
 _JSON_BODY = re.compile(rb'"(?:jobs|nodes|sinfo)"\s*:\s*\[|"meta"\s*:\s*\{')
-_BAD_STATES = re.compile(r"DOWN|FAIL|NOT_RESPONDING|INVALID|ERROR|UNKNOWN|BLOCKED")
-_OUT_STATES = re.compile(r"DRAIN|MAINT|REBOOT|POWER|RESERVED")
+_OUT_STATES = re.compile(r"DRAIN|MAINT|REBOOT|RESERVED")
 _MAX_LINES_TO_HEADER = 12
 _TEXT_LIMIT = 400
 
@@ -179,7 +179,7 @@ class _Reader:
     def _nodes(self, records: Iterable[NodeRecord]) -> None:
         for record in records:
             self._known((record.node,))
-            severity = (Severity.ERROR if _BAD_STATES.search(record.state) else
+            severity = (Severity.ERROR if is_trouble(record.state) else
                         Severity.WARNING if _OUT_STATES.search(record.state) or record.reason else Severity.INFO)
             timed = record.since != NO_TIME
             fields = {"node": record.node, "state": record.state, "reason": record.reason, "user": record.user,

@@ -30,6 +30,7 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)[nc]?", re.ASCII)
 _SCALE = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
 _CANCELLED_BY = re.compile(r"CANCELLED by (\S+)")
 _GPUS = re.compile(r"(?:^|[,\s])(?:gres[:/])?gpu(:[^:,(=\s]*[A-Za-z_][^:,(=\s]*)?[:=](\d{1,7})(?=[(,\s]|$)", re.ASCII)
+_TROUBLE = re.compile(r"(?<!POWERED_)(?<!POWERING_)(?<!POWER_)DOWN|FAIL|NOT_RESPONDING|INVALID|ERROR|UNKNOWN|BLOCKED")
 _EMPTY = frozenset({"", "(null)", "None", "none", "None assigned", "N/A", "n/a", "Unknown", "UNKNOWN", "NONE", "null"})
 _MANY = 100_000
 
@@ -101,6 +102,11 @@ def cancelled_by(text: str) -> str | None:
 
 def is_final(state: str | None) -> bool:
     return state is not None and state not in _UNFINISHED
+
+
+def is_trouble(node_state: str) -> bool:
+    """True for states of a node that is not there or not usable, which a drained or powered-down one is not."""
+    return _TROUBLE.search(node_state) is not None
 
 
 def exit_pair(text: str) -> tuple[int | None, int | None]:

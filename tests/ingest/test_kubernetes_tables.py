@@ -1,0 +1,79 @@
+"""Tables of ``kubectl get`` as people paste them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from detect.scheduler_case import load
+
+from aiops.ingest.kubernetes_tables import age_seconds
+from aiops.model import NO_TIME, TimeQuality
+
+EVENTS = """\
+NAMESPACE   LAST SEEN             TYPE      REASON             OBJECT          MESSAGE
+ml          3m                    Warning   FailedScheduling   pod/a-1-7xk2p   0/6 nodes are available: 6 Insufficient x
+ml          26m (x12 over 2h5m)   Warning   BackOff            pod/a-0-9wq4z   Back-off restarting failed container
+default     1d                    Normal    NodeNotReady       node/n1         Node n1 status is now: NodeNotReady
+"""
+PODS = """\
+NAME          READY   STATUS                  RESTARTS       AGE   IP           NODE     NOMINATED NODE
+a-0-9wq4z     0/1     CrashLoopBackOff        5 (10m ago)    2h    10.0.0.1     n1       <none>
+a-1-7xk2p     0/1     Pending                 0              2h    <none>       <none>   <none>
+b             0/1     OOMKilled               0              2h    10.0.0.3     n2       <none>
+c             0/1     ImagePullBackOff        0              2h    10.0.0.4     n3       <none>
+d             0/1     Completed               0              2h    10.0.0.5     n4       <none>
+e             0/1     Evicted                 0              2h    <none>       n5       <none>
+"""
+
+
+def test_events(tmp_path: Path) -> None:
+    case = load(tmp_path, EVENTS)
+    first, second, third = case.events
+    assert (first.ts, first.quality, first.line) == (NO_TIME, TimeQuality.NONE, 2)
+    assert first.fields["message"].endswith("6 Insufficient x")
+    assert (second.count, second.fields["kind"], second.fields["name"]) == (12, "Pod", "a-0-9wq4z")
+    assert (third.node, third.fields["namespace"]) == ("n1", "")
+    assert case.topology.node_kinds["n1"] == {"kubernetes"}
+    assert case.objects[1].body["ageSeconds"] == 26 * 60
+
+
+def test_pods(tmp_path: Path) -> None:
+    case = load(tmp_path, PODS)
+    status = {item.name: item.body["status"] for item in case.objects}
+    assert status["a-0-9wq4z"]["containerStatuses"][0] == {
+        "name": "", "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "restartCount": 5}
+    assert status["a-1-7xk2p"] == {"phase": "Pending"}
+    assert status["b"]["containerStatuses"][0]["state"] == {"terminated": {"reason": "OOMKilled"}}
+    assert status["c"]["phase"] == "Pending" and status["d"]["phase"] == "Succeeded"
+    assert status["e"] == {"phase": "Failed", "reason": "Evicted"}
+    assert set(case.topology.nodes) == {"n1", "n2", "n3", "n4", "n5"}
+
+
+def test_several_tables_with_their_commands(tmp_path: Path) -> None:
+    text = ("$ kubectl get nodes\nNAME   STATUS                        ROLES    AGE   VERSION\n"
+            "n1     Ready                         <none>   80d   v1.35.3\n"
+            "n2     NotReady,SchedulingDisabled   <none>   80d   v1.35.3\n"
+            "$ kubectl get podgroups\nNAME   STATUS    MINMEMBER   RUNNINGS   AGE\n"
+            "pg-1   Inqueue   4                      40h\n"
+            "\n$ kubectl get ds\nNAME   DESIRED   CURRENT   READY   AGE\nx      0         0         0       1d\n")
+    case = load(tmp_path, text)
+    assert [(item.kind, item.name, item.line) for item in case.objects] == [
+        ("Node", "n1", 3), ("Node", "n2", 4), ("PodGroup", "pg-1", 7)]
+    assert case.objects[1].body["spec"] == {"unschedulable": True}
+    assert case.objects[1].body["status"]["conditions"] == [{"type": "Ready", "status": "False"}]
+    assert (case.jobs[0].state, case.jobs[0].fields["min_member"], case.jobs[0].fields["active"]) == ("Inqueue", 4, 0)
+
+
+def test_rows_wider_than_the_header(tmp_path: Path) -> None:
+    text = ("NAME   READY   STATUS    RESTARTS   AGE\n"
+            "a-very-long-pod-name-0   1/1   Running   0   3m\n")
+    case = load(tmp_path, text)
+    assert case.objects[0].name == "a-very-long-pod-name-0"
+    assert case.objects[0].body["status"] == {"phase": "Running"}
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("26m", 1560), ("2d4h", 187_200), ("90s", 90), ("1y2d", 31_708_800),
+                                               ("", None), ("<unknown>", None)])
+def test_ages(text: str, seconds: float | None) -> None:
+    assert age_seconds(text) == seconds
