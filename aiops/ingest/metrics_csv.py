@@ -5,15 +5,20 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING
 
 from aiops.catalog.dcgm import Name, column_key, metric_names
 from aiops.ingest.metrics_block import SeriesBuilder, Slot
 from aiops.ingest.metrics_exposition import parse_selector
 from aiops.ingest.metrics_labels import entity_of
 from aiops.model import NO_TIME
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _TIME = ("timestamp", "time", "ts", "date", "datetime", "time_utc", "timestamp_utc", "sampled_at")
 _LABELS = {
@@ -34,7 +39,10 @@ _REASONS = {"idle": 0x1, "gpu_idle": 0x1, "applications_clocks_setting": 0x2, "s
             "hw_thermal_slowdown": 0x40, "hw_thermal": 0x40, "hw_power_brake_slowdown": 0x80,
             "hw_power_brake": 0x80, "display_clocks_setting": 0x100, "none": 0, "not_active": 0, "no": 0}
 """Clock event reasons as nvidia-smi and DCGM name them, see ``nvml.h``."""
+_FLAGS = {"active": 1.0, "1": 1.0, "true": 1.0, "yes": 1.0, "not active": 0.0, "0": 0.0, "false": 0.0, "no": 0.0}
 _TEXT = 400
+_BATCH = 20_000
+"""Rows held as text at a time."""
 _LATEST = 9.2e18
 """Nanoseconds since 1970 that still fit into int64."""
 
@@ -59,13 +67,6 @@ class Header:
         if self.metric is not None and self.value is not None:
             return gpu or node
         return (gpu and bool(self.metrics)) or (node and len(self.metrics) > 1) or bool(self.series)
-
-
-@dataclass(slots=True)
-class _Samples:
-    slot: Slot
-    times: list[int] = field(default_factory=list)
-    values: list[float] = field(default_factory=list)
 
 
 def parse_header(line: str) -> tuple[Header, str]:
@@ -103,43 +104,46 @@ def read_csv(builder: SeriesBuilder, data: bytes) -> int:
     Returns:
         Number of samples read.
     """
-    import numpy as np
-
     text = data.decode("utf-8-sig", errors="replace")
     skipped, first = _header_line(text)
     header, delimiter = parse_header(first)
     width = len(next(csv.reader([first], delimiter=delimiter, skipinitialspace=True), []))
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
-    table = _Table(builder, header)
-    rows = iter(reader)
+    table = _Table(builder, header, delimiter)
     try:
-        for row in rows:
+        for row in reader:
             line = reader.line_num
             if line <= skipped + 1 or not row or row == [""]:
                 continue
             if len(row) != width:
                 builder.problem(f"line {line}: {len(row)} cells instead of {width}", line)
-            elif not table.row(row, line, delimiter):
+            elif not table.row(row, line):
                 builder.problem(f"line {line}: the time is not readable: {row[header.time or 0][:60]}", line)
     except csv.Error as problem:
         builder.problem(f"line {reader.line_num}: {problem}", reader.line_num)
-    for samples in table.samples.values():
-        times = None if samples.times[0] == NO_TIME else np.array(samples.times, dtype=np.int64)
-        values = np.array(samples.values, dtype=np.float64)
-        builder.add(samples.slot, times, values if times is not None else values[-1:])
-    return sum(len(samples.values) for samples in table.samples.values())
+    table.flush()
+    return table.samples
 
 
 class _Table:
-    def __init__(self, builder: SeriesBuilder, header: Header) -> None:
-        self.samples: dict[tuple[object, ...], _Samples] = {}
+    """Rows are collected by the thousand and turned into arrays column by column."""
+
+    def __init__(self, builder: SeriesBuilder, header: Header, delimiter: str) -> None:
+        self.samples = 0
         self._builder = builder
         self._header = header
+        self._delimiter = delimiter
         self._names = metric_names()
         self._stamps: dict[str, int | None] = {}
-        self._dead: set[tuple[object, ...]] = set()
+        self._keys: dict[tuple[str, ...], int] = {}
+        """GPUs (with the metric's name where that is a column) to their number."""
+        self._slots: dict[tuple[int, object], Slot | None] = {}
+        self._rows: list[list[str]] = []
+        self._times: list[int] = []
+        self._lines: list[int] = []
+        self._numbers: list[int] = []
 
-    def row(self, cells: list[str], line: int, delimiter: str) -> bool:
+    def row(self, cells: list[str], line: int) -> bool:
         """Add one row; false if its time is not readable."""
         header = self._header
         when = NO_TIME
@@ -151,49 +155,94 @@ class _Table:
             if stamp is None:
                 return False
             when = stamp
-        who = tuple(cells[i] for i in header.labels)
-        text = delimiter.join(cells)[:_TEXT]
-        for i, (name, labels) in header.series.items():
-            self._add((i, who), name, None, labels, cells[i], when, line, text)
-        if header.metric is not None and header.value is not None:
-            name = cells[header.metric].strip()
-            known = self._names.metrics.get(name) or self._names.columns.get(column_key(name))
-            self._add((name, who), name, known, None, cells[header.value], when, line, text, who)
-        bits: dict[str, tuple[int, Name]] = {}
-        for i, known in header.metrics.items():
-            if known.bit:
-                if cells[i].strip().lower() in ("active", "not active", "0", "1", "true", "false", "yes", "no"):
-                    on = cells[i].strip().lower() in ("active", "1", "true", "yes")
-                    mask = bits.get(known.field.name, (0, known))[0] | (known.bit if on else 0)
-                    bits[known.field.name] = mask, known
-            else:
-                self._add((i, who), known.field.name, known, None, cells[i], when, line, text, who)
-        for name, (mask, known) in bits.items():
-            self._add((name, who, "bits"), name, Name(known.field), None, str(mask), when, line, text, who)
+        key = tuple([cells[i] for i in header.labels])
+        if header.metric is not None:
+            key = (*key, cells[header.metric])
+        self._numbers.append(self._keys.setdefault(key, len(self._keys)))
+        self._times.append(when)
+        self._lines.append(line)
+        self._rows.append(cells)
+        if len(self._rows) >= _BATCH:
+            self.flush()
         return True
 
-    def _add(self, key: tuple[object, ...], name: str, known: Name | None, labels: dict[str, str] | None, cell: str,
-             when: int, line: int, text: str, who: Sequence[str] = ()) -> None:
-        value = parse_number(cell, bits=known is not None and known.field.unit == "bits")
-        if value is None or key in self._dead:
+    def flush(self) -> None:
+        """Hand the rows collected so far to the builder."""
+        import numpy as np
+
+        if not self._rows:
             return
-        samples = self.samples.get(key)
-        if samples is None:
-            if labels is None:
-                values = (cell.strip() for cell in who)
-                labels = {label: value for label, value in zip(self._header.labels.values(), values, strict=True)
-                          if value}
-                entity = entity_of("DCGM_", labels, self._builder.node)
-                slot = self._builder.place(name, known, entity)
+        header, names = self._header, list(self._keys)
+        numbers, times = np.array(self._numbers), np.array(self._times, dtype=np.int64)
+        order = np.argsort(numbers, kind="stable")
+        groups = np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1)
+        for i, series in header.series.items():
+            self._column(i, groups, times, self._values(i, None), partial(self._slot, series))
+        if header.metric is not None and header.value is not None:
+            self._column("value", groups, times, self._values(header.value, None),
+                         lambda number: self._place(names[number][-1].strip(), None, names[number]))
+        bits: dict[str, np.ndarray] = {}
+        for i, known in header.metrics.items():
+            if known.bit:
+                flags = np.array([_FLAGS.get(row[i].strip().lower(), np.nan) for row in self._rows]) * known.bit
+                name = known.field.name
+                # a reason that the driver does not tell leaves the others as they are
+                bits[name] = np.nansum([bits[name], flags], axis=0) if name in bits else flags
             else:
-                slot = self._builder.slot(name, labels)
+                make = partial(self._named, known, names)
+                self._column(i, groups, times, self._values(i, known), make)
+        for name, mask in bits.items():
+            self._column(name, groups, times, mask, partial(self._named, self._names.metrics[name], names))
+        for kept in (self._rows, self._times, self._lines, self._numbers):
+            kept.clear()
+
+    def _values(self, column: int, known: Name | None) -> np.ndarray:
+        import numpy as np
+
+        cells = [row[column] for row in self._rows]
+        try:
+            return np.array(list(map(float, cells)), dtype=np.float64)
+        except ValueError:
+            bits = known is not None and known.field.unit == "bits"
+            seen: dict[str, float | None] = {}
+            for cell in set(cells):
+                seen[cell] = parse_number(cell, bits=bits)
+            return np.array([seen[cell] for cell in cells], dtype=np.float64)
+
+    def _column(self, column: object, groups: list[np.ndarray], times: np.ndarray, values: np.ndarray,
+                make: Callable[[int], Slot | None]) -> None:
+        import numpy as np
+
+        present = ~np.isnan(values)
+        for group in groups:
+            rows = group[present[group]]
+            if not len(rows):
+                continue
+            number = self._numbers[rows[0]]
+            if (number, column) not in self._slots:
+                self._slots[number, column] = make(number)
+            slot = self._slots[number, column]
             if slot is None:
-                self._dead.add(key)
-                return
-            samples = self.samples[key] = _Samples(slot)
-        samples.times.append(when)
-        samples.values.append(value)
-        samples.slot.text, samples.slot.line = text, line
+                continue
+            last = int(rows[-1])
+            slot.text, slot.line = self._delimiter.join(self._rows[last])[:_TEXT], self._lines[last]
+            self.samples += len(rows)
+            if times[last] == NO_TIME:
+                self._builder.add(slot, None, values[rows[-1:]])
+            else:
+                self._builder.add(slot, times[rows], values[rows])
+
+    def _slot(self, series: tuple[str, dict[str, str]], _: int) -> Slot | None:
+        return self._builder.slot(*series)
+
+    def _named(self, known: Name, names: list[tuple[str, ...]], number: int) -> Slot | None:
+        return self._place(known.field.name, known, names[number])
+
+    def _place(self, name: str, known: Name | None, key: tuple[str, ...]) -> Slot | None:
+        labels = {label: cell.strip() for label, cell in zip(self._header.labels.values(), key, strict=False)
+                  if cell.strip()}
+        found = known or self._names.metrics.get(name) or self._names.columns.get(column_key(name))
+        return self._builder.place(name, found, entity_of("DCGM_", labels, self._builder.node))
 
 
 def parse_number(cell: str, *, bits: bool = False) -> float | None:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from aiops.ingest.metrics_block import SeriesBuilder, Slot
 
 _SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})?")
+_PLAIN = re.compile(r'(?:[a-zA-Z_][a-zA-Z0-9_]*="[^"\\]*"(?:,|$))*')
+_PLAIN_LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="([^"\\]*)"')
 _LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)')
 _ESCAPE = re.compile(r"\\(.)")
 _TEXT = 400
@@ -90,8 +92,10 @@ def parse_selector(text: str) -> tuple[str, dict[str, str]]:
     match = _SAMPLE.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"not a metric: {text[:80]}")
-    labels: dict[str, str] = {}
     body, position = (match[2] or "").strip(), 0
+    if _PLAIN.fullmatch(body):
+        return match[1], dict(_PLAIN_LABEL.findall(body))
+    labels: dict[str, str] = {}
     while position < len(body):
         label = _LABEL.match(body, position)
         if label is None:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 from aiops.model import SeriesEntity, canonical_pci, is_host_name
 
-_NODE = ("Hostname", "hostname", "node", "nodename", "node_name", "kubernetes_node", "host", "instance")
+_NODE = tuple(prefix + base for base in ("Hostname", "hostname", "node", "nodename", "node_name", "kubernetes_node",
+                                         "host", "instance") for prefix in ("exported_", ""))
 """Labels that carry a host name, most telling first. dcgm-exporter 4.5.3 renamed ``Hostname`` to ``hostname``."""
 _UUID = ("UUID", "uuid", "gpu_uuid", "GPU_UUID")
 _PCI = ("pci_bus_id", "pci_bus", "pci")
@@ -62,17 +63,17 @@ def order(entity: SeriesEntity) -> tuple[str, int, str, str, str, tuple[tuple[st
 
 
 def _node(labels: Mapping[str, str]) -> tuple[str | None, str | None]:
-    for base in _NODE:
-        for key in (f"exported_{base}", base):
-            value = labels.get(key)
-            if not value:
-                continue
-            host = _without_port(value) if base == "instance" else value
-            # dcgm-exporter without NODE_NAME reports the name of its own pod
-            if host.startswith("dcgm-exporter-") or host == labels.get("pod") != labels.get("exported_pod"):
-                continue
-            if is_host_name(host):
-                return host, key
+    for key in _NODE:
+        host = labels.get(key)
+        if not host:
+            continue
+        if key.endswith("instance"):
+            host = _without_port(host)
+        # dcgm-exporter without NODE_NAME reports the name of its own pod
+        if host.startswith("dcgm-exporter-") or host == labels.get("pod") != labels.get("exported_pod"):
+            continue
+        if is_host_name(host):
+            return host, key
     return None, None
 
 
