@@ -42,18 +42,19 @@ def run(label: str, paths: Sequence[Path], *, hide: Path | None = None) -> Repor
         paths: files or directories.
         hide: directory whose name is left out of messages (where an upload lies).
     """
-    with st.status("Analysing", expanded=True) as status:
+    place = st.empty()
+    with place.status("Analysing", expanded=True) as status:
         st.text(label)
         shown = _Shown()
         try:
             report = analyze_paths(paths, progress=shown)
         except AiopsError as error:
-            status.update(label="This input cannot be analysed", state="error")
             problem = message(error, hide)
         else:
             shown.finish()
             status.update(label="Analysed", state="complete", expanded=False)
             return report
+    place.empty()
     show_problem("This input cannot be analysed", problem)
     return None
 

@@ -18,6 +18,8 @@ WINDOWS = ("From the cause on", "Whole case", "First seconds")
 _LABEL_CHARS = 64
 _PLOT_PIXELS = 560
 _CHAR_PIXELS = 6.2
+_LABEL_GAP = 12
+_LABEL_MIN_CHARS = 16
 
 
 def points(incident: Incident) -> list[Row]:
@@ -83,23 +85,28 @@ def window(rows: list[Row], name: str) -> tuple[int, int]:
 def labels(rows: list[Row], ends: tuple[int, int]) -> list[Row]:
     """The entries whose text can be written above their mark without touching another text; causes choose first.
 
-    Each gets ``label`` and ``side``: the text begins at the mark (``right``) or ends there (``left``).
+    Each gets ``label`` and ``side``: the text begins at the mark (``right``) or ends there (``left``). A text is
+    shortened to the free room unless too little of it would be left.
     """
     start, end = ends
     per_ms = _PLOT_PIXELS / max(1, end - start)
-    visible = [row for row in rows if start <= row["ms"] <= end]
     taken: dict[str, list[tuple[float, float]]] = {}
     chosen = []
-    for row in sorted(visible, key=lambda row: (ROLES.index(row["role"]), row["ms"])):
+    for row in sorted((row for row in rows if start <= row["ms"] <= end),
+                      key=lambda row: (ROLES.index(row["role"]), row["ms"])):
+        x = (row["ms"] - start) * per_ms
+        lane = taken.setdefault(row["lane"], [])
+        right = min([low for low, _ in lane if low >= x] + [_PLOT_PIXELS]) - x
+        left = x - max([high for _, high in lane if high <= x] + [0.0])
+        if any(low < x < high for low, high in lane):
+            continue
         text = shorten(row["text"], _LABEL_CHARS)
-        width, x = len(text) * _CHAR_PIXELS + 12, (row["ms"] - start) * per_ms
-        for side, low, high in (("right", x, x + width), ("left", x - width, x)):
-            lane = taken.setdefault(row["lane"], [])
-            inside = low >= -_CHAR_PIXELS and high <= _PLOT_PIXELS + _CHAR_PIXELS
-            if inside and all(high <= other_low or low >= other_high for other_low, other_high in lane):
-                lane.append((low, high))
-                chosen.append({**row, "label": text, "side": side})
-                break
+        side, room = ("right", right) if right >= min(left, _width(text)) else ("left", left)
+        text = shorten(text, int((room - _LABEL_GAP) / _CHAR_PIXELS))
+        if len(text) >= min(len(row["text"]), _LABEL_MIN_CHARS):
+            width = _width(text)
+            lane.append((x, x + width) if side == "right" else (x - width, x))
+            chosen.append({**row, "label": text, "side": side})
     return chosen
 
 
@@ -136,3 +143,7 @@ def _signed(seconds: float) -> str:
     if seconds == 0:
         return "first cause"
     return duration(seconds) if seconds < 0 else f"+{duration(seconds)}"
+
+
+def _width(text: str) -> float:
+    return len(text) * _CHAR_PIXELS + _LABEL_GAP

@@ -10,6 +10,9 @@ from dashboards.charts.lanes import ROLES, WINDOWS, Row, clip, labels, points, s
 from dashboards.charts.palette import ROLE_COLORS, ROLE_SHAPES, TEXT
 
 _LANE_HEIGHT = 38
+_DENSE_LANE_HEIGHT = 30
+_DENSE_FROM = 10
+_MILLISECONDS_BELOW_MS = 8_000
 _FRAME_HEIGHT = 104
 """Legend and axis: Streamlit fits the whole chart, not the plot, into the height."""
 
@@ -23,8 +26,9 @@ def chart(incident: Incident, window_name: str = WINDOWS[0]) -> alt.LayerChart |
     visible = [row for row in rows if ends[0] <= row["ms"] <= ends[1]]
     # Every layer gets the same scale: one without a domain would widen the axis for all of them.
     time = time_scale(ends)
+    clock = "%H:%M:%S.%L" if ends[1] - ends[0] < _MILLISECONDS_BELOW_MS else "%H:%M:%S"
     x = alt.X("ms:T", scale=time,
-              axis=alt.Axis(title=None, format="%H:%M:%S", labelOverlap=True, grid=False, tickCount=8))
+              axis=alt.Axis(title=None, format=clock, labelOverlap=True, grid=False, tickCount=8))
     # Lanes are sorted by a number: their names are text of the case and must not end up in a Vega expression.
     # A point scale leaves room for the text above the first lane.
     y = alt.Y("lane:N", scale=alt.Scale(type="point", padding=0.75),
@@ -49,7 +53,9 @@ def chart(incident: Incident, window_name: str = WINDOWS[0]) -> alt.LayerChart |
     if first:
         layers.append(alt.Chart(_data(first)).mark_rule(strokeDash=[3, 3], opacity=0.6, clip=True,
                                                         color=ROLE_COLORS["cause"]).encode(x=x))
-    layers.append(alt.Chart(_data(visible)).mark_point(filled=True, size=120, opacity=1, clip=True)
+    # Later rows are drawn over earlier ones: no effect may hide a cause.
+    on_top = sorted(visible, key=lambda row: -ROLES.index(row["role"]))
+    layers.append(alt.Chart(_data(on_top)).mark_point(filled=True, size=120, opacity=1, clip=True)
                   .encode(x=x, y=y, color=color, shape=shape, tooltip=tooltip).add_params(zoom))
     texts = labels(rows, ends)
     for side, align, dx in (("right", "left", -5), ("left", "right", 5)):
@@ -58,8 +64,9 @@ def chart(incident: Incident, window_name: str = WINDOWS[0]) -> alt.LayerChart |
             layers.append(alt.Chart(_data(beside)).mark_text(align=align, dx=dx, dy=-13, fontSize=11.5, color=TEXT)
                           .encode(x=x, y=y, text="label:N"))
     lanes = len({row["lane"] for row in visible})
+    lane_height = _LANE_HEIGHT if lanes < _DENSE_FROM else _DENSE_LANE_HEIGHT
     return (alt.layer(*layers)
-            .properties(height=_LANE_HEIGHT * lanes + _FRAME_HEIGHT, description="Timeline of the incident by entity"))
+            .properties(height=lane_height * lanes + _FRAME_HEIGHT, description="Timeline of the incident by entity"))
 
 
 def _data(rows: list[Row]) -> alt.InlineData:

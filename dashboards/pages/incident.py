@@ -21,7 +21,9 @@ def main() -> None:
     report = item.report
     if not report.incidents:
         st.html(verdict.calm(report))
-        show_gaps(item)
+        heading("What this rests on")
+        st.html(coverage.facts(report.coverage))
+        show(coverage.gaps(report.coverage))
         downloads.show(item)
         return
     incident = report.incidents[index]
@@ -40,7 +42,10 @@ def main() -> None:
     heading("Hypotheses")
     st.html(hypotheses.table(incident))
     show_proof(incident)
-    show_gaps(item)
+    gaps = coverage.gaps(report.coverage)
+    if gaps:
+        heading("What this rests on")
+        show(gaps)
     heading("Take it with you")
     downloads.show(item)
 
@@ -95,13 +100,6 @@ def show_proof(incident: Incident) -> None:
     st.html(evidence.quotations(evidence.matching(incident, needle)))
     heading("Findings", "what the detectors made of it")
     st.html(evidence.findings(incident.findings))
-
-
-def show_gaps(item: state.Opened) -> None:
-    found = coverage.gaps(item.report.coverage)
-    if found:
-        heading("What this rests on")
-        st.html(found)
 
 
 def heading(title: str, hint: str = "") -> None:

@@ -8,7 +8,7 @@ from aiops.model.report import Action, Incident
 from aiops.report import words
 from aiops.report.escape import Html, tag
 from dashboards.parts.links import refs
-from dashboards.parts.verdict import chip
+from dashboards.parts.phrases import chip, sentence
 
 _RISK_TONE = {"none": "good", "low": "", "medium": "amber", "high": "red"}
 
@@ -37,10 +37,11 @@ def head(position: int, item: Action) -> Html:
     reasons = [tag("li", reason) for reason in item.blocked_by]
     return tag(
         "div",
-        tag("div", tag("span", str(position), class_="nr"), tag("strong", words.action_name(item)),
-            tag("span", *chips, class_="chips"), class_="title"),
+        tag("div", tag("span", str(position), class_="nr"),
+            tag("div", tag("strong", words.action_name(item)), tag("span", *chips, class_="chips"), class_="name"),
+            class_="title"),
         tag("p", item.why, " ", refs(item.evidence)) if item.why or item.evidence else None,
-        tag("p", f"{reach[:1].upper()}{reach[1:]}", class_="muted") if reach else None,
+        tag("p", sentence(reach), class_="muted") if reach else None,
         tag("div", tag("b", "Blocked by policy"), tag("ul", *reasons), class_="blocked") if reasons else None,
         class_="aiops-action",
     )

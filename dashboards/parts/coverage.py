@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aiops.model.report import CoverageReport, JobItem, ProblemItem, SourceItem
+from aiops.model.report import CoverageReport, JobItem, SourceItem
 from aiops.report import words
 from aiops.report.escape import Html, tag
 
@@ -33,8 +33,8 @@ def facts(coverage: CoverageReport) -> Html:
 
 def gaps(coverage: CoverageReport) -> Html | None:
     """What could not be read, what is missing, and remarks; ``None`` if there is nothing to say."""
-    blocks = [_block("Could not be read, or only in part", [_problem(item) for item in coverage.problems], "red"),
-              _block("Would have helped, but was not collected", coverage.missing, "amber"),
+    blocks = [_block("Could not be read, or only in part", [words.problem(item) for item in coverage.problems], "red"),
+              _block("Missing evidence", coverage.missing, "amber"),
               _block("Notes", coverage.notes, "")]
     shown = [block for block in blocks if block]
     return tag("div", *shown, class_="aiops-gaps") if shown else None
@@ -71,11 +71,6 @@ def _source(item: SourceItem) -> Html:
              words.clock(item.last) if item.last else ""]
     return tag("tr", tag("td", item.name, class_="mono"), tag("td", kind), tag("td", item.node, class_="mono"),
                *[tag("td", cell, class_="num") for cell in cells])
-
-
-def _problem(item: ProblemItem) -> str:
-    where = item.source if item.line is None else f"{item.source}:{item.line}"
-    return f"{where}: {item.reason}"
 
 
 def _block(title: str, items: Sequence[str], tone: str) -> Html | None:

@@ -41,11 +41,6 @@ def findings(items: Sequence[FindingItem]) -> Html:
     return tag("div", tag("table", head, tag("tbody", *[_finding(item, day) for item in items])), class_="aiops-table")
 
 
-def place(item: Evidence) -> str:
-    """``source:line``, or the locator where the source has no lines."""
-    return item.locator if item.line is None else f"{item.source}:{item.line}"
-
-
 def _quotation(item: Evidence, day: str | None) -> Html:
     first = None if item.line is None else item.line - len(item.before)
     lines = [(text, "") for text in item.before] + [(item.text, "hit")] + [(text, "") for text in item.after]
@@ -55,7 +50,7 @@ def _quotation(item: Evidence, day: str | None) -> Html:
         "details",
         tag("summary", tag("span", item.id, class_="id"),
             tag("span", words.clock(item.ts, day) if item.ts else "", class_="ts"),
-            tag("span", item.text, class_="txt"), tag("span", place(item), class_="src")),
+            tag("span", item.text, class_="txt"), tag("span", tag("bdi", words.place(item)), class_="src")),
         tag("div", *rows, class_="lines", id=anchor(item.id)),
     )
 
@@ -63,6 +58,6 @@ def _quotation(item: Evidence, day: str | None) -> Html:
 def _finding(item: FindingItem, day: str | None) -> Html:
     return tag("tr", tag("td", item.id, class_="mono", id=anchor(item.id)),
                tag("td", tag("span", item.role, class_=f"role {item.role}")),
-               tag("td", item.text, tag("span", item.sign, class_="sign")), tag("td", item.entity, class_="mono"),
+               tag("td", item.text, tag("span", item.sign, class_="sign")), tag("td", item.entity, class_="mono who"),
                tag("td", words.clock(item.first, day) if item.first else "", class_="num"),
                tag("td", f"{item.count:,}", class_="num"), tag("td", refs(item.evidence)))

@@ -7,6 +7,10 @@ from aiops.report import words
 from aiops.report.cascade import Step, cascade
 from aiops.report.escape import Html, tag
 from dashboards.parts.links import cite, refs
+from dashboards.parts.phrases import sentence
+
+MAX_SHOWN = 12
+"""Steps of the cascade that are open; the others fold."""
 
 
 def narrative(incident: Incident) -> Html | None:
@@ -15,13 +19,9 @@ def narrative(incident: Incident) -> Html | None:
     if not story.text:
         return None
     known = {item.id for item in incident.evidence} | {item.id for item in incident.findings}
-    by = "Written by rules" if story.by == "rules" else f"Written by {story.by}, checked against the evidence"
-    if story.unsupported_claims:
-        by += f"; {words.count(story.unsupported_claims, 'unsupported claim')} removed"
-    if story.note:
-        by += f" ({story.note})"
     paragraphs = [tag("p", *cite(text, known)) for text in story.text.split("\n") if text.strip()]
-    return tag("div", *paragraphs, tag("p", by, class_="muted small"), class_="aiops-story")
+    teller = tag("p", sentence(words.narrator(story) or "written by rules"), class_="muted small")
+    return tag("div", *paragraphs, teller, class_="aiops-story")
 
 
 def chain(incident: Incident) -> Html | None:
@@ -30,7 +30,12 @@ def chain(incident: Incident) -> Html | None:
     if found is None:
         return None
     steps = [_step(step, "cause") for step in found.causes] + [_step(step, "effect") for step in found.effects]
-    return tag("ol", *steps, class_="aiops-cascade")
+    more = steps[MAX_SHOWN:]
+    if not more:
+        return tag("ol", *steps, class_="aiops-cascade")
+    rest = tag("details", tag("summary", f"{len(more):,} later steps"), tag("ol", *more, class_="aiops-cascade"),
+               class_="aiops-more")
+    return tag("div", tag("ol", *steps[:MAX_SHOWN], class_="aiops-cascade"), rest)
 
 
 def _step(step: Step, role: str) -> Html:

@@ -8,6 +8,7 @@ from aiops.model.report import Incident, Report
 from aiops.report import words
 from aiops.report.escape import Html, tag
 from aiops.report.lead import lead
+from dashboards.parts.phrases import chip, sentence
 
 _REQUEUE = {"same_nodes": "Same nodes are fine", "exclude_nodes": "Without the bad nodes",
             "fix_first": "Not before the fix", "not_needed": "Not needed"}
@@ -22,11 +23,6 @@ _RULES = {
 }
 
 
-def chip(text: str, tone: str = "", *, mono: bool = False) -> Html:
-    """A small rounded label; ``tone`` is ``good``, ``amber``, ``red`` or empty."""
-    return tag("span", text, class_=" ".join(filter(None, ["aiops-chip", tone, "mono" if mono else ""])))
-
-
 def headline(report: Report, incident: Incident) -> Html:
     """What happened, who is at fault, what to do next."""
     said = lead(report, incident)
@@ -38,27 +34,24 @@ def headline(report: Report, incident: Incident) -> Html:
     who = words.listing([words.culprit_name(culprit) for culprit in words.culprits_of(incident)])
     details = [chip(detail, mono=True) for detail in words.culprit_details(incident.culprit)]
     if open_question:
-        who, details = _sentence(said.who), []
+        who, details = sentence(said.who), []
     return tag("section", _line("What", incident.title, chips), _line("Who", who, details),
-               _line("Next", _sentence(said.next), []), class_="aiops-head open" if open_question else "aiops-head")
+               _line("Next", sentence(said.next), []), class_="aiops-head open" if open_question else "aiops-head")
 
 
 def calm(report: Report) -> Html:
-    """The page of a report without incidents: that nothing is wrong, or that nothing can be said."""
+    """The page of a report without incidents: nothing is wrong, or nothing can be said and what would help."""
     said = lead(report)
-    good = report.verdict == "no_incident"
-    return tag("section", tag("h1", said.verdict), tag("p", said.what, class_="big"),
-               tag("p", f"{_sentence(said.next)}.", class_="muted"),
-               class_="aiops-calm good" if good else "aiops-calm open")
+    what = tag("p", sentence(said.what), class_="big")
+    if report.verdict == "no_incident":
+        return tag("section", tag("h1", said.verdict), what, class_="aiops-calm good")
+    return tag("section", tag("h1", said.verdict), what, tag("p", f"{sentence(said.next)}.", class_="muted"),
+               class_="aiops-calm open")
 
 
 def cards(incident: Incident) -> Html:
     """May the job go back, from which checkpoint, and what it cost."""
     return tag("div", _requeue(incident), _checkpoint(incident), _impact(incident), class_="aiops-cards")
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def _line(label: str, value: str, chips: Sequence[Html]) -> Html:
@@ -91,7 +84,7 @@ def _checkpoint(incident: Incident) -> Html:
     facts += [("Age", f"{words.duration(choice.age_s)} before the failure")] if choice.age_s is not None else []
     facts += [("Lost", words.count(choice.lost_steps, "step"))] if choice.lost_steps is not None else []
     facts += [("Rule", f"{choice.rule}, {_RULES[choice.rule]}")]
-    value = _sentence(name) or ("See path" if choice.restore else "None known")
+    value = sentence(name) or ("See path" if choice.restore else "None known")
     return _card("Checkpoint", value, facts, choice.why)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -85,7 +84,7 @@ def test_a_lost_upload_is_explained() -> None:
 
 
 def test_unusable_input_is_a_message(tmp_path: Path) -> None:
-    app = upload(start(), ("noise.bin", os.urandom(4096)))
+    app = upload(start(), ("noise.bin", bytes(range(256)) * 16))
     text = shown(app)
     assert "This input cannot be analysed" in text
     assert str(tmp_path) not in text, "the server's directories are nobody's business"
@@ -124,7 +123,7 @@ def test_several_incidents_can_be_chosen_and_linked() -> None:
 def test_inconclusive_and_no_incident_have_pages_of_their_own() -> None:
     assert "kernel log of node-b" in shown(open_report(samples.inconclusive()))
     calm = open_report(samples.no_incident())
-    assert "Nothing needs to be done" in shown(calm) and not calm.code
+    assert "1,204 NCCL warnings" in shown(calm) and not calm.code
 
 
 def test_coverage_page_lists_sources() -> None:

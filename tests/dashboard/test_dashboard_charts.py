@@ -53,6 +53,12 @@ def test_texts_on_a_lane_do_not_overlap() -> None:
     assert any(row["role"] == "cause" for row in lanes.labels(rows, ends))
 
 
+def test_a_long_text_at_a_single_time_is_shortened() -> None:
+    row = {"ms": 0, "lane": "n1", "order": 0, "role": "cause", "text": "x" * 200}
+    (label,) = lanes.labels([row], (-500, 500))
+    assert label["side"] == "right" and label["label"].endswith("…") and len(label["label"]) * 6.2 < 280
+
+
 def test_spans_are_on_the_lane_of_their_entity_only() -> None:
     case = incident(samples.off_bus())
     case.findings = [FindingItem(id="f1", sign="s", text="t", role="root", severity="error", entity="rank 2",
