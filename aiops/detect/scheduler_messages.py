@@ -217,8 +217,8 @@ def volume_name(message: str) -> str | None:
 
 
 # kernel text in OOMKilling events of the node-problem-detector and of the kubelet's oom watcher.
-_VICTIM = re.compile(r"[Kk]ill(?:ed)? process (\d{1,9})[ ,(]+(?:\(?([\w./-]{1,64})\)?)?"
-                     r"|victim process: ([\w./-]{1,64}), pid: (\d{1,9})")
+_VICTIM = re.compile(r"[Kk]ill(?:ed)? process (\d{1,9})[ ,(]+(?:\(?([\w.:/-]{1,64})\)?)?"
+                     r"|victim process: ([\w.:/-]{1,64}), pid: (\d{1,9})")
 
 
 def oom_victim(message: str) -> tuple[int | None, str | None]:

@@ -87,3 +87,88 @@ def job(name: str, *, pods: int = 2, gpus: int = 8, namespace: str = "ml", statu
 def listing(*items: dict[str, Any]) -> dict[str, Any]:
     """A List as ``kubectl get -o json`` prints it."""
     return {"apiVersion": "v1", "kind": "List", "items": list(items)}
+
+
+NO_GPU = (
+    "0/8 nodes are available: 2 node(s) were unschedulable, 6 Insufficient nvidia.com/gpu. "
+    "preemption: 0/8 nodes are available"
+)
+
+
+def condition(
+    kind: str, status: str, reason: str, message: str = "", at: str = "2026-08-01T08:00:00Z"
+) -> dict[str, Any]:
+    return {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": at}
+
+
+def pending(message: str = NO_GPU) -> dict[str, Any]:
+    return {"conditions": [condition("PodScheduled", "False", "Unschedulable", message)]}
+
+
+def ended(code: int, reason: str = "Error", at: str = "2026-08-01T08:00:00Z") -> dict[str, Any]:
+    return {
+        "containerStatuses": [
+            {
+                "name": "main",
+                "restartCount": 0,
+                "state": {"terminated": {"exitCode": code, "reason": reason, "finishedAt": at}},
+            }
+        ]
+    }
+
+
+def waiting(reason: str, message: str = "") -> dict[str, Any]:
+    return {
+        "containerStatuses": [
+            {"name": "main", "image": "r.example/t:1", "state": {"waiting": {"reason": reason, "message": message}}}
+        ]
+    }
+
+
+def node(name: str, ready: str = "True", **status: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name},
+        "spec": {},
+        "status": {"conditions": [condition("Ready", ready, "Kubelet")], **status},
+    }
+
+
+def workload(
+    name: str, *conditions: dict[str, Any], owner: str = "a", gpus: int = 8, count: int = 4, uid: str = ""
+) -> dict[str, Any]:
+    template = {"spec": {"containers": [{"resources": {"requests": {"nvidia.com/gpu": str(gpus)}}}]}}
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "Workload",
+        "metadata": {
+            "name": name,
+            "namespace": "ml",
+            "uid": uid or f"uid-{name}",
+            "ownerReferences": [{"kind": "Job", "name": owner, "controller": True}],
+        },
+        "spec": {"queueName": "lq", "podSets": [{"name": "main", "count": count, "template": template}]},
+        "status": {"conditions": list(conditions)},
+    }
+
+
+QUOTA = (
+    "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor h100, "
+    "24 more needed"
+)
+TOO_MUCH = (
+    "couldn't assign flavors to pod set main: insufficient quota for nvidia.com/gpu in flavor h100, previously "
+    "considered podsets requests (8) + current podset request (64) > maximum capacity (48)"
+)
+CLUSTER_QUEUE = {
+    "apiVersion": "kueue.x-k8s.io/v1beta2",
+    "kind": "ClusterQueue",
+    "metadata": {"name": "cq"},
+    "spec": {
+        "resourceGroups": [
+            {"flavors": [{"name": "h100", "resources": [{"name": "nvidia.com/gpu", "nominalQuota": "64"}]}]}
+        ]
+    },
+    "status": {"flavorsReservation": [{"name": "h100", "resources": [{"name": "nvidia.com/gpu", "total": "56"}]}]},
+}

@@ -1,0 +1,103 @@
+"""Gangs that hold GPUs while they wait, and pods that find no place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from detect.scheduler_case import condition, event, find, job, listing, load, node, one, pending, pod
+
+from aiops.model import Role
+
+
+def gang(name: str, running: int, total: int, start: int) -> list[dict[str, Any]]:
+    return [
+        pod(f"{name}-{i}-x", name, index=i, pods=total, node=f"n{start + i}")
+        if i < running
+        else pod(f"{name}-{i}-x", name, index=i, pods=total, phase="Pending", status=pending())
+        for i in range(total)
+    ]
+
+
+def test_two_gangs_that_wait_for_each_other(tmp_path: Path) -> None:
+    case = load(tmp_path, listing(*gang("a", 3, 4, 1), *gang("b", 2, 4, 4), job("a", pods=4), job("b", pods=4)))
+    found = find(case)
+    assert "sched.unschedulable" not in found, "the partial gang says it all"
+    first, second = sorted(found["sched.gang_partial"], key=lambda f: f.job or "")
+    assert (first.job, first.fields["held"], first.fields["needed"], first.fields["peers"]) == ("ml/a", 3, 4, ("ml/b",))
+    assert first.fields["held_gpus"] == 24 and first.nodes == ("n1", "n2", "n3") and first.node is None
+    assert second.fields["held"] == 2 and second.role is Role.ROOT
+
+
+def test_one_partial_gang_is_only_unschedulable(tmp_path: Path) -> None:
+    found = find(load(tmp_path, listing(*gang("a", 2, 4, 1), *gang("b", 4, 4, 4))))
+    assert "sched.gang_partial" not in found
+    (finding,) = found["sched.unschedulable"]
+    assert (finding.job, finding.fields["why"], finding.fields["pods"]) == ("ml/a", "insufficient", ("a-2-x", "a-3-x"))
+    assert finding.count == 2, "one finding for the gang"
+
+
+def test_gangs_that_are_still_starting(tmp_path: Path) -> None:
+    placed = event(
+        "Scheduled", "Pod", "a-0-x", "Successfully assigned ml/a-0-x to n1", "2026-08-01T08:00:00Z", type="Normal"
+    )
+    last = event("Pulled", "Pod", "a-0-x", "ok", "2026-08-01T08:00:20Z", type="Normal")
+    case = load(tmp_path, listing(*gang("a", 1, 2, 1), *gang("b", 1, 2, 4), placed, last))
+    assert {f.role for f in find(case)["sched.gang_partial"]} == {Role.CONTEXT}
+
+
+def test_volcano_phase_unknown_is_a_partial_gang(tmp_path: Path) -> None:
+    def group(name: str) -> dict[str, Any]:
+        return {
+            "apiVersion": "scheduling.volcano.sh/v1beta1",
+            "kind": "PodGroup",
+            "metadata": {"name": name, "namespace": "ml"},
+            "spec": {"minMember": 8, "queue": "r"},
+            "status": {
+                "phase": "Unknown",
+                "running": 6,
+                "conditions": [
+                    condition(
+                        "Unschedulable",
+                        "True",
+                        "NotEnoughResources",
+                        "2/8 tasks in gang unschedulable: pod group is not ready",
+                    )
+                ],
+            },
+        }
+
+    found = find(load(tmp_path, listing(group("g1"), group("g2"))))
+    assert [(f.job, f.fields["held"], f.fields["needed"]) for f in found["sched.gang_partial"]] == [
+        ("ml/g1", 6, 8),
+        ("ml/g2", 6, 8),
+    ]
+
+
+def test_pod_larger_than_any_node(tmp_path: Path) -> None:
+    small = node("n1", allocatable={"nvidia.com/gpu": "4"}, capacity={"nvidia.com/gpu": "4"})
+    case = load(
+        tmp_path,
+        listing(
+            small,
+            pod(
+                "a-0-x", "a", phase="Pending", status=pending("0/1 nodes are available: 1 Insufficient nvidia.com/gpu.")
+            ),
+        ),
+    )
+    found = one(case, "sched.gang_infeasible")
+    assert (found.fields["requested"], found.fields["limit"]) == (8, 4)
+
+
+def test_stale_podgroups_hold_a_reservation(tmp_path: Path) -> None:
+    groups = "NAME STATUS MINMEMBER RUNNINGS AGE\n".replace(" ", "   ") + "".join(
+        f"pg-{i}   Inqueue   1          {i}h\n" for i in range(10, 16)
+    )
+    pods = (
+        "NAME   READY   STATUS      RESTARTS   AGE\nold    0/1     Completed   0          6h\n"
+        "new    0/1     Pending     0          29s\n"
+    )
+    refused = event("Unschedulable", "PodGroup", "pg-new", "resource in cluster is overused", type="Normal")
+    found = find(load(tmp_path, groups, pods, listing(refused)))
+    assert found["sched.unschedulable"][0].fields["why"] == "overused"
+    assert found["sched.stale_podgroup"][0].fields["podgroups"] == 6
