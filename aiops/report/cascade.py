@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from aiops.model.report import Incident, TimelineEntry
@@ -36,3 +37,23 @@ def cascade(incident: Incident) -> Cascade | None:
         delay = seconds_between(before[-1], entry.ts) if before else None
         (found.causes if entry.role == "cause" else found.effects).append(Step(index, entry, delay))
     return found if found.causes and found.effects else None
+
+
+@dataclass(slots=True)
+class Echo:
+    """Effects that differ in their numbers only (``rank 3 ended``, ``rank 4 ended``), told once."""
+
+    first: Step
+    others: list[Step] = field(default_factory=list)
+
+
+def echoes(effects: list[Step]) -> list[Echo]:
+    """Effects grouped by their text without numbers, in order of the first of each group."""
+    groups: dict[str, Echo] = {}
+    for step in effects:
+        shape = re.sub(r"\d+", "#", step.entry.text)
+        if shape in groups:
+            groups[shape].others.append(step)
+        else:
+            groups[shape] = Echo(step)
+    return list(groups.values())

@@ -8,11 +8,14 @@ from collections.abc import Sequence
 
 from aiops.model.report import Action, Evidence, FindingItem, Hypothesis, Incident, Report, ScoreTerm
 from aiops.report import words
-from aiops.report.cascade import Cascade, cascade
+from aiops.report.cascade import Cascade, Echo, cascade, echoes
 from aiops.report.escape import Child, Html, join, plain_lines, shorten, tag
 from aiops.report.html_curves import curves
 from aiops.report.html_timeline import timeline
 
+MAX_EFFECTS = 8
+MAX_OPEN = 12
+"""Quotations in sight; the others are one click away."""
 MAX_LINE = 4000
 """Characters of one quoted line that are shown."""
 _CITATION = re.compile(r"\[([^\[\]]{1,80})\]")
@@ -94,7 +97,7 @@ def _story(incident: Incident, anchors: Anchors) -> Html | None:
 def _facts(incident: Incident) -> Html:
     culprit, point = incident.culprit, incident.checkpoint
     identity = [part for part in (culprit.gpu_uuid, f"PCI {culprit.pci}" if culprit.pci else None) if part]
-    start = [*words.checkpoint_facts(point), f"rule {point.rule}" + (f": {point.why}" if point.why else "")]
+    start = [*words.checkpoint_facts(point), words.checkpoint_rule(point)]
     short = [("Class", incident.failure_class), ("Kind", "hardware" if incident.hardware else "not hardware"),
              *words.impact_facts(incident.impact)]
     long = [("Requeue", words.requeue_reason(incident.requeue)),
@@ -150,11 +153,22 @@ def _cascade(incident: Incident, story: Cascade) -> Html:
     causes = [tag("li", tag("span", f"{words.duration(step.delay_s)} later", class_="delay")
                   if step.delay_s is not None else None,
                   tag("b", step.entry.entity), step.entry.text) for step in story.causes]
-    longest = max((step.delay_s or 0.0 for step in story.effects), default=0.0)
-    effects = [tag("li", _arrow(step.delay_s, longest),
-                   tag("div", tag("b", step.entry.entity), step.entry.text)) for step in story.effects]
+    groups = echoes(story.effects)
+    shown = groups[:MAX_EFFECTS]
+    longest = max((echo.first.delay_s or 0.0 for echo in shown), default=0.0)
+    effects = [tag("li", _arrow(echo.first.delay_s, longest), _effect(echo)) for echo in shown]
+    rest = sum(1 + len(echo.others) for echo in groups[MAX_EFFECTS:])
+    if rest:
+        effects.append(tag("li", tag("div"), tag("div", f"and {rest:,} later ones in the timeline", class_="soft")))
     return tag("div", tag("ol", *causes, class_="causes", aria_label="Causes"),
                tag("ol", *effects, class_="effects", aria_label="Effects"), class_="cascade")
+
+
+def _effect(echo: Echo) -> Html:
+    others = list(dict.fromkeys(step.entry.entity for step in echo.others))
+    more = f"and {words.count(len(echo.others), 'time')} more ({words.listing(others, 6)})" if echo.others else ""
+    return tag("div", tag("b", echo.first.entry.entity), echo.first.entry.text,
+               tag("small", more, class_="soft") if more else None)
 
 
 def _arrow(delay_s: float | None, longest_s: float) -> Html:
@@ -223,8 +237,13 @@ def _summand(value: float, largest: float) -> Html:
 
 
 def _evidence(items: Sequence[Evidence], anchors: Anchors) -> Html | None:
-    return tag("ol", *(_quotation(item, f"{anchors.prefix}e{n}") for n, item in enumerate(items, 1)),
-               class_="evidence") if items else None
+    if not items:
+        return None
+    quotations = [_quotation(item, f"{anchors.prefix}e{n}") for n, item in enumerate(items, 1)]
+    rest = quotations[MAX_OPEN:]
+    more = tag("details", tag("summary", words.count(len(rest), "more quotation")),
+               tag("ol", *rest, class_="evidence"), class_="more") if rest else None
+    return join(tag("ol", *quotations[:MAX_OPEN], class_="evidence"), more)
 
 
 def _quotation(item: Evidence, anchor: str) -> Html:

@@ -22,6 +22,8 @@ MIN_STEP = 25.0
 """Marks of one lane never touch."""
 MAX_LANES = 12
 MAX_MARKS = 120
+MAX_OPEN = 16
+"""Entries of the list in sight; the later ones are one click away."""
 OTHERS = "others"
 _LEGEND = (("cause", "cause"), ("effect", "effect"), ("context", "context"))
 
@@ -45,11 +47,15 @@ def timeline(incident: Incident, prefix: str, links: Callable[[Sequence[str]], H
     day = words.main_day([entry.ts for entry in entries])
     lags = {step.index: step.delay_s for step in [*story.causes, *story.effects]} if story else {}
     rows = [_row(n, entry, day, lags.get(n), prefix, links) for n, entry in enumerate(entries)]
+    late = rows[MAX_OPEN:]
+    more = tag("details", tag("summary", f"{len(late):,} later entries"), tag("ol", *late, class_="entries"),
+               class_="more") if late else None
     legend = tag("p", *(tag("span", glyph(role), name) for role, name in _LEGEND),
                  tag("span", "Long waits are drawn shorter; their length is written below."), class_="legend")
     drawing = lanes(entries, prefix, day)
     return tag("section", tag("h2", "Timeline", tag("small", f"UTC{', ' + day if day else ''}")),
-               drawing, legend if drawing else None, tag("ol", *rows, class_="entries"), aria_label="Timeline")
+               drawing, legend if drawing else None, tag("ol", *rows[:MAX_OPEN], class_="entries"), more,
+               aria_label="Timeline")
 
 
 def glyph(role: str, number: int | None = None) -> Html:

@@ -8,7 +8,7 @@ import re
 from rich.console import Console
 from rich.text import Text
 
-from aiops.model.report import Action, Evidence, Hypothesis, Incident, Report
+from aiops.model.report import Action, Evidence, Hypothesis, Incident, Report, TimelineEntry
 from aiops.report import escape, words
 from aiops.report.cascade import cascade
 from aiops.report.lead import lead
@@ -16,7 +16,7 @@ from aiops.report.lead import lead
 MIN_WIDTH = 40
 MAX_EVIDENCE = 12
 """Quotations shown per incident; the HTML page shows all."""
-MAX_TIMELINE = 40
+MAX_TIMELINE = 24
 MAX_HYPOTHESES = 4
 MAX_INCIDENTS = 3
 """Incidents shown in full; of the others only the three lines."""
@@ -170,10 +170,10 @@ class _Page:
         self.heading("Timeline", f"UTC{', ' + day if day else ''}")
         story = cascade(incident)
         delays = {s.index: s.delay_s for s in [*story.causes, *story.effects]} if story and self.width >= 100 else {}
-        shown = entries[:MAX_TIMELINE]
+        places = _most_telling(entries)
+        shown = [entries[i] for i in places]
         times = [words.clock(e.ts, day) for e in shown]
-        after = [f"+{words.duration(delay)}" if (delay := delays.get(i)) is not None else ""
-                 for i in range(len(shown))]
+        after = [f"+{words.duration(delay)}" if (delay := delays.get(i)) is not None else "" for i in places]
         time_width, after_width = max(map(len, times)), max(map(len, after))
         entity_width = min(max(len(escape.plain(e.entity)) for e in shown), 22)
         for entry, time, lag in zip(shown, times, after, strict=True):
@@ -222,7 +222,7 @@ class _Page:
             ident = self.say(f"{item.id:>3} ", "bold")
             at = self.say(f"  {words.when(item.ts)}" if item.ts else "", "dim")
             self.hang(ident, self.say(words.place(item)) + at, 4)
-            self.hang(Text("    "), self.say(escape.shorten(escape.plain(item.text), 400), "dim"))
+            self.hang(Text("    "), self.say(escape.shorten(escape.plain(item.text), 2 * (self.width - 6)), "dim"))
         if len(evidence) > MAX_EVIDENCE:
             self.hang(Text("    "), self.say(f"and {len(evidence) - MAX_EVIDENCE:,} more in the HTML page", "dim"))
 
@@ -240,3 +240,9 @@ class _Page:
             self.row("", f"and {words.count(len(read.problems) - 8, 'more problem')}")
         for note in read.notes[:8]:
             self.row("note", note)
+
+
+def _most_telling(entries: list[TimelineEntry]) -> list[int]:
+    """Places of the entries to show, in order: all causes, then context, then the earliest effects."""
+    rank = {"cause": 0, "context": 1, "effect": 2}
+    return sorted(sorted(range(len(entries)), key=lambda i: (rank[entries[i].role], i))[:MAX_TIMELINE])

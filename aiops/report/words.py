@@ -74,7 +74,7 @@ def clock(ts: str | None, day: str | None = None) -> str:
     """Time of day with milliseconds where there are any, with the date unless it is ``day`` (``YYYY-MM-DD``)."""
     at = moment(ts)
     if at is None:
-        return ts or "time unknown"
+        return _unreadable(ts) or "time unknown"
     time = at.strftime("%H:%M:%S") + (f".{at.microsecond // 1000:03d}" if at.microsecond else "")
     date = at.date().isoformat()
     return time if date == day else f"{date} {time}"
@@ -83,7 +83,12 @@ def clock(ts: str | None, day: str | None = None) -> str:
 def when(ts: str | None) -> str:
     """``2026-11-28 03:14:07 UTC``."""
     at = moment(ts)
-    return f"{at.date().isoformat()} {at:%H:%M:%S} UTC" if at else ts or "unknown"
+    return f"{at.date().isoformat()} {at:%H:%M:%S} UTC" if at else _unreadable(ts) or "unknown"
+
+
+def _unreadable(ts: str | None) -> str:
+    """A time that is none, as it stands, but not longer than a time."""
+    return "" if ts is None else ts if len(ts) <= 32 else ts[:31] + "…"
 
 
 def main_day(times: Sequence[str | None]) -> str | None:
@@ -168,8 +173,10 @@ def culprit_name(culprit: Culprit) -> str:
         return f"{which} on {culprit.node}" if culprit.node else which
     if kind == "unknown":
         return culprit.name or "culprit unknown"
-    name = culprit.name or (culprit.pci if kind == "link" else None)
-    return f"{_NAMED[kind]}: {name}" + (on if kind == "link" else "") if name else f"{_NAMED[kind]}{on}"
+    where = f" on {culprit.node}" if culprit.node else ""
+    if kind == "link":
+        return f"link: {culprit.name or culprit.pci}{on}" if culprit.name or culprit.pci else f"link{on}"
+    return f"{_NAMED[kind]}: {culprit.name}" if culprit.name else f"{_NAMED[kind]}{where}"
 
 
 def culprit_details(culprit: Culprit) -> list[str]:
@@ -186,12 +193,9 @@ def culprit_details(culprit: Culprit) -> list[str]:
 
 
 def culprits_of(incident: Incident) -> list[Culprit]:
-    """All at fault, the first one first, each once."""
-    found = [incident.culprit]
-    for culprit in incident.culprits:
-        if culprit not in found:
-            found.append(culprit)
-    return found
+    """All at fault, the first one first; each name once."""
+    named = {culprit_name(culprit): culprit for culprit in reversed([incident.culprit, *incident.culprits])}
+    return list(reversed(named.values()))
 
 
 def class_of(incident: Incident) -> str:
@@ -248,7 +252,7 @@ def requeue(choice: Requeue, job: str | None) -> str:
     what = f"job {job}" if job else "the job"
     if choice.verdict == "exclude_nodes":
         return f"requeue {what} without {listing(choice.exclude, 8) or 'the bad nodes'}"
-    return {"same_nodes": f"requeue {what}, the same nodes are fine",
+    return {"same_nodes": f"requeue {what} on the same nodes",
             "fix_first": f"requeue {what} only after the fix",
             "not_needed": "no requeue needed"}[choice.verdict]
 
@@ -266,18 +270,28 @@ def requeue_reason(choice: Requeue) -> str:
     """The verdict and its reason: ``exclude gpu-r07-n03: the fault is one GPU``."""
     verdict = {"exclude_nodes": f"exclude {listing(choice.exclude, 8) or 'the bad nodes'}",
                "same_nodes": "same nodes", "fix_first": "fix first", "not_needed": "not needed"}[choice.verdict]
-    return f"{verdict}: {choice.why}" if choice.why else verdict
+    return f"{verdict}: {_clause(choice.why)}" if choice.why else verdict
 
 
 def checkpoint_line(choice: CheckpointChoice) -> str:
     """Everything about the choice in one line, with the rule and its reason."""
     facts = ", ".join([checkpoint(choice) or "none known", *checkpoint_facts(choice)])
-    return f"{facts} (rule {choice.rule}{': ' + choice.why if choice.why else ''})"
+    return f"{facts} ({checkpoint_rule(choice)})"
+
+
+def checkpoint_rule(choice: CheckpointChoice) -> str:
+    """``rule C0: newest complete checkpoint``."""
+    return f"rule {choice.rule}{': ' + _clause(choice.why) if choice.why else ''}"
+
+
+def _clause(text: str) -> str:
+    """A sentence as part of another one."""
+    return text.rstrip().removesuffix(".")
 
 
 def checkpoint_facts(choice: CheckpointChoice) -> list[str]:
     """Path, time, age and loss of the chosen checkpoint, as far as known."""
-    facts = [choice.restore] if choice.restore and choice.step is not None else []
+    facts = [choice.restore] if choice.restore and choice.restore != checkpoint(choice) else []
     if choice.saved_at:
         facts.append(f"saved {when(choice.saved_at)}")
     if choice.age_s is not None:

@@ -5,9 +5,18 @@ from __future__ import annotations
 import pytest
 from report.samples import inconclusive, no_incident, off_bus, two_incidents
 
-from aiops.model.report import Action, ActionName, ActionTarget, CheckpointChoice, Culprit, Requeue
+from aiops.model.report import (
+    Action,
+    ActionName,
+    ActionTarget,
+    CheckpointChoice,
+    Culprit,
+    Evidence,
+    Requeue,
+    TimelineEntry,
+)
 from aiops.report import words
-from aiops.report.cascade import cascade
+from aiops.report.cascade import cascade, echoes
 from aiops.report.lead import lead
 
 
@@ -121,3 +130,24 @@ def test_a_cascade_counts_from_the_latest_cause() -> None:
     assert [step.delay_s for step in story.causes] == [None, pytest.approx(126.294)]
     assert [round(step.delay_s or -1, 3) for step in story.effects][:2] == [0.489, 3.588]
     assert cascade(two_incidents().incidents[1]) is None
+
+
+def test_effects_that_differ_in_numbers_only_are_told_once() -> None:
+    incident = off_bus().incidents[0]
+    incident.timeline += [TimelineEntry(ts=f"2026-11-28T03:25:0{n}Z", entity=f"rank {n}", role="effect",
+                                        text=f"rank {n} ended with signal SIGABRT") for n in range(5)]
+    story = cascade(incident)
+    assert story is not None
+    last = echoes(story.effects)[-1]
+    assert last.first.entry.entity == "rank 0"
+    assert [step.entry.entity for step in last.others] == ["rank 1", "rank 2", "rank 3", "rank 4"]
+
+
+def test_evidence_names_source_and_line_whatever_the_locator_says() -> None:
+    def place(locator: str, line: int | None) -> str:
+        return words.place(Evidence(id="e1", source="a.log", locator=locator, line=line, text=""))
+
+    assert place("line 7", 7) == "a.log:7"
+    assert place("sample", None) == "a.log (sample)"
+    assert place("a.log@12:00", None) == "a.log@12:00"
+    assert place("", None) == "a.log"
