@@ -72,7 +72,7 @@ def _entries(path: Path) -> Iterator[Mapping[str, Any]]:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         with open(path, encoding="utf-8") as handle:
-            data = yaml.load(handle, Loader=loader)  # noqa: S506 - a safe loader, in C where there is one
+            data = yaml.load(handle, Loader=loader)
     except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
         raise CatalogError(f"{path}: not readable as YAML: {error}") from error
     if data is None:

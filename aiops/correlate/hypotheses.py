@@ -230,12 +230,12 @@ def _complete(case: Case, suspect: Suspect, *, hardware: bool) -> None:
                 suspect.rank = place.rank
                 break
     if suspect.rank is not None:
-        place = topology.ranks.get(suspect.rank)
-        if place is not None and (suspect.node in (None, place.node)):
-            suspect.node = suspect.node or place.node
-            suspect.gpu = place.gpu if suspect.gpu is None else suspect.gpu
-            suspect.pci = suspect.pci or place.pci
-            suspect.uuid = suspect.uuid or place.uuid
+        own = topology.ranks.get(suspect.rank)
+        if own is not None and (suspect.node in (None, own.node)):
+            suspect.node = suspect.node or own.node
+            suspect.gpu = own.gpu if suspect.gpu is None else suspect.gpu
+            suspect.pci = suspect.pci or own.pci
+            suspect.uuid = suspect.uuid or own.uuid
     only = next(iter(topology.nodes)) if len(topology.nodes) == 1 else None
     if suspect.node is None and only and not hardware and (topology.world_size or 1) <= 8 and suspect.kind in (
             "node", "rank", "user_code", "gpu"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 from aiops.catalog.model import Catalog
 from aiops.detect.evidence import evidence_rows, in_time, known, quote, quotes, span
@@ -43,7 +43,6 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
     """
     exits = _exits(case)
     findings = [_finding(case, group) for group in _by_rank(exits).values() if group[0].code not in (0, -15)]
-    findings = [finding for finding in findings if finding is not None]
     return [*findings, *_outside(case, exits), *_slurm(case), *_restarts(case)]
 
 
@@ -51,19 +50,17 @@ def _exits(case: Case) -> list[Exit]:
     exits: list[Exit] = []
     for event in evidence_rows(case, "launcher.exit_record"):
         window = case.read(event.source, max(0, event.offset - 600), min(600, event.offset)).decode("utf-8", "replace")
-        block = None
-        for block in _BLOCK.finditer(window):
-            pass
+        blocks = list(_BLOCK.finditer(window))
+        block = blocks[-1] if blocks else None
         stamp = NO_TIME
         if block:
-            moment = datetime.strptime(block["time"], "%Y-%m-%d_%H:%M:%S").replace(tzinfo=timezone.utc)
+            moment = datetime.strptime(block["time"], "%Y-%m-%d_%H:%M:%S").replace(tzinfo=UTC)
             stamp = int(moment.timestamp()) * 1_000_000_000
         exits.append(Exit(int(event.fields["code"]), int(block["rank"]) if block else None, block["host"] if block else event.node,
                           stamp, event, root="Root Cause" in window[-420:]))
     known_pids = {str(e.event.fields.get("pid")) for e in exits}
-    for event in evidence_rows(case, "launcher.failed"):
-        if event.fields["pid"] not in known_pids:
-            exits.append(Exit(int(event.fields["code"]), event.rank, event.node, event.ts if known(event) else NO_TIME, event))
+    exits += [Exit(int(event.fields["code"]), event.rank, event.node, event.ts if known(event) else NO_TIME, event)
+              for event in evidence_rows(case, "launcher.failed") if event.fields["pid"] not in known_pids]
     for event in evidence_rows(case, "srun.task_exit"):
         code = int(event.fields["code"]) if "code" in event.fields else _WORDS.get(str(event.fields["how"]), 1)
         tasks = re.findall(r"\d+(?:-\d+)?", str(event.fields["tasks"]))
@@ -85,7 +82,7 @@ def _by_rank(exits: list[Exit]) -> dict[object, list[Exit]]:
     return groups
 
 
-def _finding(case: Case, group: list[Exit]) -> Finding | None:
+def _finding(case: Case, group: list[Exit]) -> Finding:
     record = group[0]
     code, rank = record.code, record.rank
     noisy = _ranks_with_errors(case)
@@ -125,9 +122,8 @@ def _ranks_with_errors(case: Case) -> set[int | None]:
     """Ranks whose own log shows an error of any kind."""
     found: set[int | None] = set()
     for event in case.events:
-        if event.severity >= Severity.WARNING and not event.quoted and event.rank is not None:
-            found.add(event.rank)
-        elif event.signal == "py.traceback" and event.rank is not None:
+        loud = event.severity >= Severity.WARNING and not event.quoted
+        if event.rank is not None and (loud or event.signal == "py.traceback"):
             found.add(event.rank)
     return found
 

@@ -27,8 +27,7 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
             event = case.events[row]
             if not event.quoted:
                 groups.setdefault(_entity(signal, event), []).append(event)
-        for events in groups.values():
-            findings.append(finding_of(case, signal, sorted(events, key=in_time)))
+        findings += [finding_of(case, signal, sorted(events, key=in_time)) for events in groups.values()]
     return findings
 
 

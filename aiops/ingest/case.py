@@ -9,12 +9,13 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from aiops.catalog import load_catalog
 from aiops.config import Settings
 from aiops.errors import InputError
 from aiops.ingest.clocks import settle_clocks
-from aiops.ingest.extract import Extractor
+from aiops.ingest.extract import Extractor, Pending
 from aiops.ingest.identity import join_identities
 from aiops.ingest.kubernetes import read_objects, sniff_kubernetes
 from aiops.ingest.manifest import sniff_manifest
@@ -100,24 +101,24 @@ def _find_sources(case: Case, spool: Spool, names: list[str], progress: Progress
     case.sources = found
 
 
-def _sample(handle: object, size: int) -> bytes:
-    head: bytes = handle.read(_SAMPLE)  # type: ignore[attr-defined]
+def _sample(handle: BinaryIO, size: int) -> bytes:
+    head: bytes = handle.read(_SAMPLE)
     if size > 4 * _SAMPLE and b"\x00" not in head[:64]:
-        handle.seek(size // 2)  # type: ignore[attr-defined]
-        middle: bytes = handle.read(_SAMPLE // 2)  # type: ignore[attr-defined]
+        handle.seek(size // 2)
+        middle: bytes = handle.read(_SAMPLE // 2)
         cut = middle.find(b"\n")
         if head.lstrip()[:1] not in (b"{", b"["):
             head += b"\n" + middle[cut + 1:]
     return head
 
 
-def _digest(handle: object, size: int) -> str:
+def _digest(handle: BinaryIO, size: int) -> str:
     """Hash of size, beginning and end: equal files have equal digests, and large ones are not read twice."""
     hasher = hashlib.sha256(str(size).encode())
     span = size if size <= 8 << 20 else 1 << 20
     for at in {0, max(0, size // 2 - span // 2), max(0, size - span)} if span < size else {0}:
-        handle.seek(at)  # type: ignore[attr-defined]
-        hasher.update(handle.read(span))  # type: ignore[attr-defined]
+        handle.seek(at)
+        hasher.update(handle.read(span))
     return hasher.hexdigest()[:16]
 
 
@@ -179,7 +180,7 @@ def _read_documents(case: Case, settings: Settings) -> None:
         reader(source, source.path.read_bytes(), case)
 
 
-def _scan_logs(case: Case, scanner: Scanner, progress: Progress) -> object:
+def _scan_logs(case: Case, scanner: Scanner, progress: Progress) -> Pending:
     extractor = Extractor(case, scanner.rules)
     total = sum(source.size for source in case.sources if source.kind in SCANNED)
     done = 0

@@ -111,9 +111,8 @@ def _from_launchers(case: Case, rows: dict[str, list[int]]) -> None:
         event = case.events[row]
         begin = max(0, event.offset - 400)
         text = case.read(event.source, begin, event.offset - begin + 40).decode("utf-8", "replace")
-        block = None
-        for block in _BLOCK.finditer(text):
-            pass
+        blocks = list(_BLOCK.finditer(text))
+        block = blocks[-1] if blocks else None
         if block:
             place = case.topology.ranks.setdefault(int(block["rank"]), RankPlace(int(block["rank"])))
             if place.node is None and is_host_name(block["host"]):

@@ -96,7 +96,8 @@ def parse_stamp(text: str, at: int, into: Prefix) -> int:
         return at
     match = _ISO.match(text, at)
     if match:
-        into.ts = to_ns(*(int(match[i]) for i in range(1, 7)), match[7])  # type: ignore[misc]
+        year, month, day, hour, minute, second = (int(match[i]) for i in range(1, 7))
+        into.ts = to_ns(year, month, day, hour, minute, second, match[7])
         if into.ts != NO_TIME:
             into.ts -= _zone_ns(match[8])
             into.quality = TimeQuality.EXACT

@@ -30,14 +30,18 @@ _TRAINING = re.compile(
 
 
 def is_binary(head: bytes) -> bool:
-    """True if the bytes are no text: NULs without a UTF-16 mark, or mostly control characters."""
+    """True if the bytes are no text: many control characters, or many bytes that are no UTF-8.
+
+    NUL bytes alone do not decide: a crash can leave a block of them in a log.
+    """
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return False
-    sample = head[:8192]
+    sample = head[:8192].replace(b"\x00", b"")
     if not sample:
         return False
-    control = sum(sample.count(bytes((c,))) for c in (*range(0, 9), *range(14, 27), *range(28, 32)))
-    return control > len(sample) // 10
+    control = sum(sample.count(bytes((c,))) for c in (*range(1, 9), *range(14, 27), *range(28, 32)))
+    broken = sample.decode("utf-8", "replace").count("\ufffd")
+    return control + broken > len(sample) * 3 // 20
 
 
 def sniff(head: bytes, documents: tuple[tuple[str, Callable[[bytes], str | None]], ...]) -> tuple[str, str]:

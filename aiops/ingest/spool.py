@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bz2
 import contextlib
-import gzip
 import lzma
 import os
 import stat
@@ -18,9 +17,12 @@ from typing import IO, Any
 
 from aiops.config import Limits
 from aiops.errors import InputError
+from aiops.ingest.gzipped import GzipStream
 from aiops.model.case import Problem
 
 _CHUNK = 1 << 20
+_BROKEN: tuple[type[BaseException], ...] = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, tarfile.TarError, ValueError,
+                                           NotImplementedError, RuntimeError)
 
 
 class Budget:
@@ -147,8 +149,7 @@ class Spool:
                 inner = self._decompress(name, path, kind)
                 if inner is not None:
                     yield from self._open(_without_suffix(name), inner, depth + 1)
-        except (tarfile.TarError, zipfile.BadZipFile, OSError, EOFError, zlib.error, lzma.LZMAError, ValueError,
-                NotImplementedError, RuntimeError) as error:
+        except _archive_errors() as error:
             self._problem(name, f"archive broken: {_reason(error)}; what came before was read")
 
     def _tar(self, name: str, path: Path, depth: int) -> Iterator[tuple[str, Path]]:
@@ -219,14 +220,7 @@ class Spool:
             while True:
                 try:
                     chunk = stream.read(_CHUNK)
-                except (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, ValueError, RuntimeError) as error:
-                    self._problem(name, f"truncated or damaged after {written} unpacked bytes ({_reason(error)}); "
-                                        "the part before was read")
-                    return False
-                except Exception as error:
-                    # isal and zstandard raise their own error types, which exist only where they are installed
-                    if type(error).__module__.split(".")[0] not in ("isal", "zstandard", "zstd", "igzip"):
-                        raise
+                except _archive_errors() as error:
                     self._problem(name, f"truncated or damaged after {written} unpacked bytes ({_reason(error)}); "
                                         "the part before was read")
                     return False
@@ -257,6 +251,12 @@ class Spool:
 
     def _problem(self, source: str, reason: str) -> None:
         self.problems.append(Problem(source, reason))
+
+
+def _archive_errors() -> tuple[type[BaseException], ...]:
+    """What a broken archive can raise; Zstandard's own error exists only once its module is loaded."""
+    module = sys.modules.get("zstandard")
+    return (*_BROKEN, *((module.ZstdError,) if module is not None else ()))
 
 
 def _relative(path: Path, root: Path) -> str:
@@ -293,14 +293,8 @@ def _archive_kind(head: bytes, path: Path) -> str | None:
 @contextlib.contextmanager
 def _open_compressed(path: Path, kind: str) -> Iterator[Any]:
     if kind == "gzip":
-        try:
-            from isal import igzip
-        except ImportError:
-            with gzip.open(path, "rb") as stream:
-                yield stream
-            return
-        with igzip.open(path, "rb") as stream:
-            yield stream
+        with open(path, "rb") as packed:
+            yield GzipStream(packed)
     elif kind == "bzip2":
         with bz2.open(path, "rb") as stream:
             yield stream

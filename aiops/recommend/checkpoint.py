@@ -57,7 +57,7 @@ def choose_checkpoint(case: Case, incident: IncidentDraft) -> Choice:
 def _before_anomaly(incident: IncidentDraft, saved: list[Checkpoint], rule: str) -> Choice:
     """The newest checkpoint from before the first sign; by step where both are known, else by time."""
     began = incident.best.began
-    steps = [f.fields.get("step") for f in incident.best.causes if isinstance(f.fields.get("step"), int)]
+    steps = [step for f in incident.best.causes if isinstance(step := f.fields.get("step"), int)]
     first_bad = min(steps) if steps else None
     good = [p for p in saved if (p.step is not None and first_bad is not None and p.step < first_bad)
             or ((p.step is None or first_bad is None) and p.saved_at != NO_TIME and began != NO_TIME and p.saved_at < began)]

@@ -69,8 +69,7 @@ def recommend(case: Case, incident: IncidentDraft, catalog: Catalog, settings: S
         if ActionName(step.action) in DISRUPTIVE and verdict != "exclude_nodes" and best.failure.explains_death:
             continue
         targets = nodes if ActionName(step.action) in DISRUPTIVE and nodes else [suspect.node]
-        for node in targets:
-            actions.append(_action(case, incident, step, node, nodes, choice, facts))
+        actions += [_action(case, incident, step, node, nodes, choice, facts) for node in targets]
     return Plan(verdict, nodes if verdict == "exclude_nodes" else [], why, choice, actions)
 
 

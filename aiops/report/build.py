@@ -100,10 +100,8 @@ def _incident(case: Case, number: int, draft: IncidentDraft, plan: Plan, setting
     book = _EvidenceBook(case)
     best = draft.best
     shown = _shown_findings(draft)
-    items = []
     cause_ids = book.cite([ref for finding in best.causes[:4] for ref in finding.evidence])
-    for finding in shown:
-        items.append(_finding_item(finding, book))
+    items = [_finding_item(finding, book) for finding in shown]
     timeline = _timeline(draft, shown, book)
     failure = best.failure
     title = f"{failure.title}: {describe_suspect(best.suspect)}"

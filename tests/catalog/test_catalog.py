@@ -1,0 +1,112 @@
+"""The built-in catalog is clean, and a site's mistakes are named in sentences."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from aiops.catalog import load_catalog
+from aiops.catalog.lint import lint_catalog, signals_of_line
+from aiops.errors import CatalogError
+from aiops.model.finding import Role
+
+GOOD = """
+- id: site.battery
+  title: "The cache battery of {host} is empty"
+  match: 'raid: BBU of (?P<host>[\\w-]+) is empty'
+  in: [kernel]
+  severity: error
+  about: node
+  examples: ["raid: BBU of n7 is empty"]
+  source: "vendor manual"
+"""
+
+
+def site(tmp_path: Path, signals: str = "", failures: str = "") -> Path:
+    (tmp_path / "signals").mkdir()
+    (tmp_path / "signals" / "site.yaml").write_text(signals, encoding="utf-8")
+    if failures:
+        (tmp_path / "failures.yaml").write_text(failures, encoding="utf-8")
+    return tmp_path
+
+
+def test_builtin_catalog_has_no_mistakes() -> None:
+    assert lint_catalog(load_catalog()) == []
+
+
+def test_every_class_of_the_catalog_is_in_the_taxonomy_with_its_checkpoint_rule(root: Path) -> None:
+    taxonomy = root.parent / "shared" / "reference" / "taxonomy.csv"
+    if not taxonomy.exists():
+        pytest.skip("the shared taxonomy is not here")
+    import csv
+
+    rows = {row["id"]: row for row in csv.DictReader(taxonomy.open(encoding="utf-8"))}
+    for failure in load_catalog().failures.values():
+        assert failure.id in rows
+        rule = rows[failure.id]["checkpoint_rule"]
+        assert rule == "n/a" or failure.checkpoint in rule.split("/"), failure.id
+
+
+@pytest.mark.parametrize("failure", sorted(load_catalog().failures))
+def test_each_class_with_a_test_line_is_found_by_it(failure: str) -> None:
+    catalog = load_catalog()
+    entry = catalog.failures[failure]
+    if not entry.test.startswith("line: ") or entry.test.startswith("line: none"):
+        return
+    signs = {cause.sign for cause in entry.causes}
+    hit = {signal.id for signal, _ in signals_of_line(catalog, entry.test.removeprefix("line: "))}
+    # lines that a detector reads (links, process ends) become a sign of another name
+    readers = {"kernel.mlx5_link_down", "srun.task_exit", "slurm.node_not_responding", "launcher.signal", "py.traceback"}
+    assert hit & (signs | readers), f"{entry.test} hits {hit}, but the class knows {signs}"
+
+
+def test_a_site_adds_a_signal_and_a_class_without_code(tmp_path: Path) -> None:
+    failures = """
+- id: site.battery
+  title: Empty cache battery
+  culprit: node
+  hardware: true
+  causes: [{sign: site.battery, weight: 7}]
+  checkpoint: C0
+  requeue: exclude_nodes
+  playbook: replace_node
+  source: "vendor manual"
+  test: "line: raid: BBU of n7 is empty"
+"""
+    catalog = load_catalog((site(tmp_path, GOOD, failures),))
+    assert lint_catalog(catalog) == []
+    assert catalog.by_id["site.battery"].role is Role.ROOT
+    assert [f.id for f, _ in catalog.causes_by_sign["site.battery"]] == ["site.battery"]
+
+
+@pytest.mark.parametrize(("change", "sentence"), [
+    (("raid: BBU of (?P<host>[\\w-]+) is empty", "BBU\\s(?P<host>[\\w-]+) is empty"), "instead of \\s"),
+    (("raid: BBU of (?P<host>[\\w-]+) is empty", "BBU (?=of) is empty"), "look-ahead"),
+    (("raid: BBU of (?P<host>[\\w-]+) is empty", "BBU of [^x]+ is empty"), "write [^\\nx]"),
+    (("BBU of n7 is empty", "another line"), "the example does not match"),
+    (("raid: BBU of (?P<host>[\\w-]+) is empty", "[0-9]+ .*"), "hardly any literal text"),
+])
+def test_each_mistake_is_a_sentence(tmp_path: Path, change: tuple[str, str], sentence: str) -> None:
+    mistakes = lint_catalog(load_catalog((site(tmp_path, GOOD.replace(*change)),)))
+    assert any(sentence in mistake and "site.yaml: signal site.battery" in mistake for mistake in mistakes), mistakes
+
+
+@pytest.mark.parametrize(("text", "sentence"), [
+    ("- id: a\n  matches: x\n", "unknown key 'matches'"),
+    ("- id: a\n", "'title' is missing"),
+    ("id: a\n", "must be a list"),
+    ("- id: [\n", "not readable as YAML"),
+    (GOOD.replace("[kernel]", "[dmesg]"), "'in' knows"),
+    (GOOD.replace("severity: error", "severity: bad"), "is no severity"),
+])
+def test_malformed_entries_name_file_and_entry(tmp_path: Path, text: str, sentence: str) -> None:
+    with pytest.raises(CatalogError, match="site.yaml") as caught:
+        load_catalog((site(tmp_path, text),))
+    assert sentence in str(caught.value)
+
+
+def test_lint_command_exits_with_2_and_names_the_mistake(aiops, tmp_path: Path) -> None:
+    result = aiops("catalog", "lint", "--catalog", site(tmp_path, GOOD.replace("n7 is empty", "other")))
+    assert result.returncode == 2
+    assert b"the example does not match" in result.stdout
