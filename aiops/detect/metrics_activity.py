@@ -88,8 +88,11 @@ def _absence(frame: Frame, proof: Proof, row: int, missing: np.ndarray, start: i
     returned = bool(here[start:].any())
     silent = [name for name in CORE if frame.get(name) is not None and not _has(frame, name, row, start)]
     still = sorted(name for name in frame.planes if _has(frame, name, row, start))
-    samples = [(name, row, int(before[-1])) for name in silent[:1]] if len(before) else \
-        [(name, row, start) for name in still[:1]]
+    if len(before):
+        last = int(before[-1])
+        samples = [(name, row, last) for name in silent if not np.isnan(frame.planes[name][row, last])][:1]
+    else:
+        samples = [(name, row, start) for name in still[:1]]
     text = f"does not answer any more while {others} others of the node do" if not returned else \
         f"did not answer for a while although {others} others of the node did"
     finding = proof.finding(frame, "metric.gpu_absent", row, text, samples,

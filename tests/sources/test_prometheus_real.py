@@ -159,3 +159,15 @@ def test_a_running_exporter_is_collected_by_relative_times(tmp_path: Path) -> No
         assert set(case.topology.nodes) >= {"live-01"}
         assert {"up", "DCGM_FI_DEV_GPU_TEMP"} <= {name for block in case.series for name in block.fields}
         assert detect(case, None) == []
+
+
+def test_from_the_command_line_to_the_verdict(stack: PrometheusStack, tmp_path: Path, aiops) -> None:
+    collected = aiops("collect", "prometheus", "--url", stack.url, "--start", str(START), "--end", str(END),
+                      "--step", "30s", "--out", tmp_path / "case")
+    assert collected.returncode == 0, collected.stderr
+    again = aiops("analyze", tmp_path / "case", "--format", "json")
+    assert again.returncode == 10, again.stderr
+    report = json.loads(again.stdout)
+    assert {(i["culprit"]["node"], i["culprit"]["gpu"]) for i in report["incidents"]} >= {("gx-02", 3)}
+    assert all(item["name"] != "collected.json" or item["kind"] == "manifest"
+               for item in report["coverage"]["sources"])
