@@ -16,9 +16,11 @@ from aiops.copilot.fence import cut, plain
 from aiops.model.report import ActionName, Culprit, Evidence, FindingItem, Incident
 from aiops.redaction import Redactor
 
-LINE = 400
+LINE = 300
 """Characters of one line of text."""
 MAX_EVIDENCE = 40
+MAX_AROUND = 8
+"""Quotations that are shown with the lines around them."""
 MAX_FINDINGS = 40
 MAX_TIMELINE = 30
 MAX_CHARACTERS = 24_000
@@ -91,7 +93,7 @@ class _Writer:
 
 
 def build_pack(incident: Incident, redactor: Redactor) -> EvidencePack:
-    """Facts first, then the findings that explain the verdict with their quotations, then what there is room for."""
+    """Facts and timeline, then findings with those that the verdict explains first, then their quotations."""
     before = redactor.count
     writer = _Writer(redactor)
     facts = tuple(writer.line(fact) for fact in _facts(incident))
@@ -101,12 +103,12 @@ def build_pack(incident: Incident, redactor: Redactor) -> EvidencePack:
     findings = _by_weight(incident)
     for finding in findings[:MAX_FINDINGS]:
         writer.add(_finding(finding, writer))
-        for evidence_id in finding.evidence[:3]:
-            if (evidence := quotations.get(evidence_id)) and evidence_id not in writer.items:
-                _quote(evidence, writer)
-    for evidence in incident.evidence:
-        if evidence.id not in writer.items:
-            _quote(evidence, writer)
+    first = [finding.evidence[0] for finding in findings if finding.evidence]
+    second = [evidence_id for finding in findings for evidence_id in finding.evidence[1:3]]
+    wanted = dict.fromkeys([*first, *second, *quotations])
+    for number, evidence in enumerate(quotations[i] for i in wanted if i in quotations):
+        if number < MAX_EVIDENCE:
+            writer.add(_quotation(evidence, writer, around=3 if number < MAX_AROUND else 0))
     left_out = len(incident.evidence) + len(incident.findings) - len(writer.items)
     allowed = [action for action in incident.actions if not action.blocked_by]
     targets = [name for action in allowed for name in (action.target.node, action.target.job) if name]
@@ -124,12 +126,10 @@ def build_pack(incident: Incident, redactor: Redactor) -> EvidencePack:
         commands=tuple(command for action in allowed for command in action.commands))
 
 
-def _quote(evidence: Evidence, writer: _Writer) -> None:
-    if sum(item.kind == "quotation" for item in writer.items.values()) >= MAX_EVIDENCE:
-        return
+def _quotation(evidence: Evidence, writer: _Writer, around: int) -> Item:
+    lines = [*evidence.before[-around:], evidence.text, *evidence.after[:around]] if around else [evidence.text]
     head = f"{evidence.source}, {evidence.ts or 'time unknown'}"
-    text = writer.block([*evidence.before[-3:], evidence.text, *evidence.after[:3]])
-    writer.add(Item(evidence.id, "quotation", writer.line(head, 200), text))
+    return Item(evidence.id, "quotation", writer.line(head, 200), writer.block(lines))
 
 
 def _finding(finding: FindingItem, writer: _Writer) -> Item:

@@ -17,7 +17,7 @@ from aiops.copilot.answer import Claim
 from aiops.copilot.directives import objections
 from aiops.copilot.evidence_pack import EvidencePack
 from aiops.copilot.fence import plain
-from aiops.copilot.mentions import Mentions, mentions, occurs
+from aiops.copilot.mentions import Mentions, labels, mentions, occurs
 from aiops.copilot.quantities import VAGUE, Measures, measure, unproven
 
 MAX_CLAIMS = 12
@@ -117,7 +117,8 @@ def _reasons(text: str, ids: Sequence[str], pack: EvidencePack, facts: str) -> l
     plan = ("action ", "requeue: ")
     events = "\n".join((cited, *(fact for fact in pack.facts if not fact.startswith(plan)))).lower()
     return [*_foreign_letters(text), *_quotations(text, cited, facts), *_names(names, places, proof, pack),
-            *_numbers(names, proof), *objections(text, pack, events, names.identifiers | places, gpus)]
+            *_numbers(names, proof), *_labels(text, proof),
+            *objections(text, pack, events, names.identifiers | places, gpus)]
 
 
 def _quotations(text: str, cited: str, facts: str) -> list[str]:
@@ -152,6 +153,14 @@ def _numbers(names: Mentions, proof: _Proof) -> list[str]:
     missing += [word for word in said.unread if not occurs(word.lower().strip(".,:;"), proof.lower)]
     missing += [word[0] for word in VAGUE.finditer(names.rest) if not occurs(word[0].lower(), proof.lower)]
     return [f"says {missing[0]!r}, which its evidence does not"] if missing else []
+
+
+def _labels(text: str, proof: _Proof) -> list[str]:
+    """Where the evidence has exit codes, steps or rank counts, the claim's must be among them, not any other number."""
+    known = labels(proof.text)
+    kinds = {kind for kind, _ in known}
+    wrong = sorted(f"{kind} {number}" for kind, number in labels(text) - known if kind in kinds)
+    return [f"says {wrong[0]!r}, which its evidence does not"] if wrong else []
 
 
 def _foreign_letters(text: str) -> list[str]:

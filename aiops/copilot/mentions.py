@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from aiops.copilot.quantities import UNIT_PATTERN
+from aiops.copilot.quantities import UNIT_PATTERN, digits
 from aiops.model.entity import canonical_pci
 
 _UUID = re.compile(r"\b(?:GPU|MIG)-[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b"
@@ -21,8 +21,12 @@ _INDEX = re.compile(
     r"(?:[ _]?(?:id|index|idx|number|no\.?))?(?P<join>[\"']?\s{0,6}[:=#]{0,2}\s{0,2}[\[(]?[\"']?)"
     r"(?P<first>\d{1,6})(?P<more>(?:\s?(?:,|and|or|&|to|-|–|, and)\s?\d{1,6}(?![\w.:]\w))*)(?!\w|\.\d|:\d|-\w)",
     re.IGNORECASE)
+_COUNT = re.compile(r"(?<![\w.,:-])(\d{1,3}(?:,\d{3})+|\d{1,9}) (?:other )?(ranks?|nodes?|hosts?|GPUs?|pods?|lines?)\b",
+                    re.IGNORECASE)
+_LABEL = re.compile(r"(?<![A-Za-z])(s?xid|exit[ _-]?code|step|epoch)\b(?: ?\(PCI[^()]{0,40}\))?"
+                    r"[\"']?\s{0,6}[:=]?\s{0,2}(\d{1,9})(?![\w.]*\w)", re.IGNORECASE)
 _STEP = re.compile(r"(-|–|to)?\s?(\d{1,6})", re.IGNORECASE)
-_TOKEN = re.compile(r"[A-Za-z0-9/~](?:[\w./:@+-]*[A-Za-z0-9_/])?")
+_TOKEN = re.compile(r"[A-Za-z0-9_/~](?:[\w./:@+-]*[A-Za-z0-9_/])?")
 _WORD_SLASH = re.compile(r"[A-Za-z]+(?:/[A-Za-z]+)+\Z")
 _ORDINAL = re.compile(r"\d+(?:st|nd|rd|th)\Z", re.IGNORECASE)
 _ABBREVIATION = re.compile(r"(?:[A-Za-z]\.)+[A-Za-z]\Z")
@@ -79,11 +83,19 @@ def mentions(text: str) -> Mentions:
     return Mentions(frozenset(pci), frozenset(indices), frozenset(identifiers), text)
 
 
+def labels(text: str) -> frozenset[tuple[str, int]]:
+    """Numbers with what they count or name right beside them: ``("rank", 63)`` of ranks, ``("xid", 79)``."""
+    text = digits(text)
+    found = {(match[2].lower().rstrip("s"), int(match[1].replace(",", ""))) for match in _COUNT.finditer(text)}
+    found |= {(re.sub(r"[ _-]", "", match[1].lower()), int(match[2])) for match in _LABEL.finditer(text)}
+    return frozenset(found)
+
+
 def _numbers(first: str, more: str) -> set[int]:
     found = {int(first)}
     last = int(first)
-    for join, digits in _STEP.findall(more):
-        number = int(digits)
+    for join, written in _STEP.findall(more):
+        number = int(written)
         if join and 0 < number - last <= _RANGE_LIMIT:
             found.update(range(last, number + 1))
         found.add(number)

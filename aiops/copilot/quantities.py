@@ -106,20 +106,25 @@ def measure(text: str) -> Measures:
     text = _CLOCK.sub(clock, text)
     text = re.sub(r"(?<=[\d\s])Z(?!\w)", " ", text)
     text = _NAMED_DATE.sub(named, text)
-    text = _WORD.sub(lambda match: str(_WORDS[match[1].lower()]), text)
+    text = digits(text)
     found = [_quantity(match, match["unit"]) for match in _QUANTITY.finditer(text)]
     unread = re.findall(r"[^\s()\[\]]*\d[^\s()\[\]]*", _QUANTITY.sub(" ", text))
     found += [_quantity(match, match["a"] or match["b"]) for match in _NAMED_UNIT.finditer(text)]
     return Measures(tuple(found), frozenset(clocks), frozenset(dates), tuple(unread))
 
 
+def digits(text: str) -> str:
+    """The text with number words as digits: ``fifteen ranks`` → ``15 ranks``."""
+    return _WORD.sub(lambda match: str(_WORDS[match[1].lower()]), text)
+
+
 def _quantity(match: re.Match[str], unit: str | None) -> Quantity:
-    digits = match["number"].replace(",", "")
-    raw = f"{'-' if match['sign'] else ''}{digits}"
-    if digits.count(".") > 1:
+    written = match["number"].replace(",", "")
+    raw = f"{'-' if match['sign'] else ''}{written}"
+    if written.count(".") > 1:
         return Quantity(raw, 0.0, 0.0, version=True)
     dimension, factor = _UNITS[unit.lower()] if unit else ("", 1.0)
-    decimals = len(digits.partition(".")[2]) if "e" not in digits.lower() else 0
+    decimals = len(written.partition(".")[2]) if "e" not in written.lower() else 0
     number, slack = float(raw), 0.5 * 10.0 ** -decimals
     return Quantity(f"{raw} {unit}" if unit else raw, number, number * factor, dimension, slack * factor)
 
