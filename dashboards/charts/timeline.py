@@ -58,7 +58,7 @@ def chart(incident: Incident, window_name: str = WINDOWS[0]) -> alt.LayerChart |
     layers.append(alt.Chart(_data(on_top)).mark_point(filled=True, size=120, opacity=1, clip=True)
                   .encode(x=x, y=y, color=color, shape=shape, tooltip=tooltip).add_params(zoom))
     texts = labels(rows, ends)
-    for side, align, dx in (("right", "left", -5), ("left", "right", 5)):
+    for side, align, dx in (("right", "left", 4), ("left", "right", -4)):
         beside = [row for row in texts if row["side"] == side]
         if beside:
             layers.append(alt.Chart(_data(beside)).mark_text(align=align, dx=dx, dy=-13, fontSize=11.5, color=TEXT)

@@ -73,6 +73,19 @@ def test_a_healthy_job_is_no_incident() -> None:
     assert "No incident" in text and "What this rests on" in text
 
 
+def test_a_path_given_to_the_launcher_is_offered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    case = tmp_path / "night shift <b>7"
+    case.mkdir()
+    (case / "dmesg").write_text("Nov 28 03:14:07 n7 kernel: NVRM: Xid (PCI:0000:ab:00): 79, pid=1, name=python3, "
+                                "GPU has fallen off the bus.\n")
+    monkeypatch.setattr("sys.argv", [APP, str(case), "relative", str(tmp_path / "gone")])
+    app = start()
+    assert "night shift &lt;b&gt;7" in shown(app)
+    assert [item.key for item in app.button if item.key and "case" in item.key] == ["open-case-1"]
+    next(item for item in app.button if item.key == "open-case-1").click().run()
+    assert "gpu.off_bus" in shown(app) and app.query_params["incident"] == "case-1"
+
+
 @pytest.mark.parametrize("key", ["../../etc", "/etc/passwd", "<b>x</b>", "no-such-incident"])
 def test_a_link_cannot_name_a_path(key: str) -> None:
     text = shown(start(incident=key))
