@@ -231,10 +231,10 @@ def _latest(objects: list[KubernetesObject]) -> list[KubernetesObject]:
     for item in objects:
         uid = text(item.body, "metadata", "uid")
         name = item.name or str(item.source) + ":" + str(item.line)
-        if item.kind == "Event":
-            about = event_of(item.body)
+        if item.kind == "Event" and not item.name:
             # Tables and trimmed exports do not name the event itself.
-            name = item.name or f"{about.line}|{about.last}|{about.age}"
+            about = event_of(item.body)
+            name = f"{about.line}|{about.last}|{about.age}"
         key = (item.kind, item.namespace or "", name, uid)
         old = best.get(key)
         if old is None or _freshness(item) > _freshness(old):

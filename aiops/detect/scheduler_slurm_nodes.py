@@ -10,7 +10,7 @@ from aiops.detect.scheduler_evidence import Quotes
 from aiops.detect.scheduler_findings import Group, Groups, amount, listing
 from aiops.ingest.slurm import NODE_SIGNAL
 from aiops.ingest.slurm_values import is_trouble
-from aiops.model.case import Case
+from aiops.model.case import Case, Job
 from aiops.model.event import NO_TIME, Event, Severity
 from aiops.model.finding import EvidenceRef, Finding, Role
 
@@ -79,17 +79,22 @@ def detect_slurm_nodes(case: Case, quotes: Quotes, states: Mapping[str, NodeStat
     """
     groups = Groups()
     jobs = [job for job in case.jobs if job.scheduler == "slurm"]
+    users: dict[str, list[Job]] = {}
+    for job in jobs:
+        for name in _places(job.fields, job.nodes):
+            users.setdefault(name, []).append(job)
     for name, state in sorted(states.items()):
         sign = _sign(state)
         if sign is None or (sign in ("sched.node_fail", "sched.node_reboot") and name in told):
             continue
-        here = [job.id for job in jobs if name in _places(job.fields, job.nodes) and _during(job.fields, state)]
+        here = [job.id for job in users.get(name, ()) if _during(job.fields, state)]
         ours = bool(here) or not jobs
-        key = (state.reason or state.state,) if sign == "sched.node_drained" else (name,)
-        group = groups.get(sign, *key)
+        # Nodes that matter to nobody here are summed up by their reason.
+        alone = ours and sign != "sched.node_drained"
+        group = groups.get(sign, name if alone else None, None if alone else state.reason or state.state)
         group.fields.update(reason=state.reason, state=state.state, user=state.user)
         group.fields["of_job"] = bool(here) if jobs else None
-        group.name = name if sign != "sched.node_drained" else None
+        group.name = name if alone else None
         if len(here) == 1:
             group.job = here[0]
         if sign == "sched.node_drained":
@@ -148,16 +153,17 @@ def _during(fields: Mapping[str, object], state: NodeState) -> bool:
 
 
 def _finish(groups: Groups) -> Iterator[Finding]:
-    texts = {"sched.node_fail": "does not respond", "sched.node_reboot": "rebooted unexpectedly",
+    texts = {"sched.node_fail": "did not respond", "sched.node_reboot": "rebooted unexpectedly",
              "sched.gres_mismatch": "registered with fewer GPUs than configured",
              "sched.node_memory_mismatch": "registered with less memory than configured",
              "sched.node_invalid": "registered with an invalid configuration",
-             "sched.kill_failed": "was drained because processes of a job could not be killed"}
+             "sched.kill_failed": "drained because processes of a job could not be killed"}
     for sign, said in texts.items():
         for group in groups.of(sign):
             _counts(group)
-            yield group.finding(f"Node {group.name} {said}" + (f" ({group.fields['reason']})" if group.fields["reason"]
-                                                               else ""))
+            who = f"Node {listing(group.nodes)}" if len(group.nodes) == 1 else f"{len(group.nodes)} nodes"
+            why = f" ({group.fields['reason']})" if group.fields["reason"] else ""
+            yield group.finding(f"{who} {said}{why}")
     for group in groups.of("sched.node_drained"):
         count = len(group.nodes)
         why = f": {group.fields['reason']}" if group.fields["reason"] else ""

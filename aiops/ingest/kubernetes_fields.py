@@ -1,10 +1,14 @@
-"""Reading fields of Kubernetes objects that may be absent, null, or of the wrong type."""
+"""Reading fields of Kubernetes objects that may be absent, null, or of the wrong type.
+
+Objects come from JSON and YAML, so their mappings are plain dicts; the checks below rely on it for speed.
+"""
 
 from __future__ import annotations
 
 import re
 from calendar import timegm
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from aiops.model.event import NO_TIME
@@ -20,7 +24,12 @@ _SCALE = {"m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e
 
 def rfc3339_ns(value: object) -> int:
     """UTC nanoseconds of an RFC 3339 time (without a zone: UTC), or `NO_TIME`."""
-    match = _TIME.fullmatch(value) if isinstance(value, str) else None
+    return _ns(value) if isinstance(value, str) else NO_TIME
+
+
+@lru_cache(maxsize=16_384)
+def _ns(value: str) -> int:
+    match = _TIME.fullmatch(value)
     if match is None:
         return NO_TIME
     year, month, day, hour, minute, second = (int(part) for part in match.groups()[:6])
@@ -36,26 +45,26 @@ def rfc3339_ns(value: object) -> int:
 def mapping(value: object, *path: str) -> Mapping[str, Any]:
     """The mapping below ``path``; an empty one if anything on the way is missing."""
     for key in path:
-        if not isinstance(value, Mapping):
+        if not isinstance(value, dict):
             return NOTHING
         value = value.get(key)
-    return value if isinstance(value, Mapping) else NOTHING
+    return value if isinstance(value, dict) else NOTHING
 
 
 def mappings(value: object, *path: str) -> Iterator[Mapping[str, Any]]:
     """The mappings of a list below ``path``."""
     for key in path:
-        value = value.get(key) if isinstance(value, Mapping) else None
+        value = value.get(key) if isinstance(value, dict) else None
     if isinstance(value, list):
         for item in value:
-            if isinstance(item, Mapping):
+            if isinstance(item, dict):
                 yield item
 
 
 def text(value: object, *path: str) -> str:
     """The text (or number, as text) below ``path``, else ``""``."""
     for key in path:
-        value = value.get(key) if isinstance(value, Mapping) else None
+        value = value.get(key) if isinstance(value, dict) else None
     if isinstance(value, str):
         return value
     return str(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else ""
@@ -64,7 +73,7 @@ def text(value: object, *path: str) -> str:
 def integer(value: object, *path: str) -> int | None:
     """The whole number below ``path``, also if it is written as text."""
     for key in path:
-        value = value.get(key) if isinstance(value, Mapping) else None
+        value = value.get(key) if isinstance(value, dict) else None
     if isinstance(value, bool):
         return None
     if isinstance(value, int):

@@ -72,7 +72,8 @@ def _row(line: str, columns: list[tuple[str, int, int]]) -> dict[str, str]:
         return {name: line[start:end].strip() for name, start, end in columns}
     # Rows that arrive later (``--watch``) are wider than the header allowed for.
     cells = re.split(r" {2,}", line.strip(), maxsplit=len(columns) - 1)
-    return {name: cell.strip() for (name, _, _), cell in zip(columns, cells, strict=False)}
+    return dict.fromkeys((name for name, _, _ in columns), "") | {
+        name: cell.strip() for (name, _, _), cell in zip(columns, cells, strict=False)}
 
 
 def _reader(names: set[str]) -> Callable[[Row], dict[str, Any] | None] | None:

@@ -73,6 +73,12 @@ def test_rows_wider_than_the_header(tmp_path: Path) -> None:
     assert case.objects[0].body["status"] == {"phase": "Running"}
 
 
+def test_damaged_rows_are_survived(tmp_path: Path) -> None:
+    case = load(tmp_path, PODS + "b\n" + "x" * 70 + "\n")
+    assert "x" * 70 not in case.topology.nodes
+    assert [item.name for item in case.objects][:2] == ["a-0-9wq4z", "a-1-7xk2p"]
+
+
 @pytest.mark.parametrize(("text", "seconds"), [("26m", 1560), ("2d4h", 187_200), ("90s", 90), ("1y2d", 31_708_800),
                                                ("", None), ("<unknown>", None)])
 def test_ages(text: str, seconds: float | None) -> None:
