@@ -109,7 +109,7 @@ def _words(text: str) -> list[tuple[str, str, bool]]:
 
 # --- Markdown ---------------------------------------------------------------------------------------------------------
 
-_MD_PUNCTUATION = re.compile(r"([\\`*_{}\[\]<>|~#$^&!])")
+_MD_PUNCTUATION = re.compile(r"[\\`*{}\[\]<>|~#$&]|(?<![^\W_])_|_(?![^\W_])")  # no emphasis begins inside a word
 _MD_LEADING = re.compile(r"^(\d{1,9})([.)])(?=\s|$)|^([-+=])(?=[-+=\s]|$)")
 _EMOJI = r":[\w+'-]*[^\W\d][\w+'-]*:|(?<!\w):\d+:"
 _LIVE = re.compile(rf"@|://|www\.|mailto:|xmpp:|#\d|\bGH-\d|{_EMOJI}", re.IGNORECASE)
@@ -122,7 +122,7 @@ def markdown(text: str) -> str:
     Words that trackers make live (``user@host``, ``https://…``, ``#12``) become code, where nothing is live; so does
     what stands between backticks.
     """
-    line = "".join(space + (markdown_code(word) if code or _LIVE.search(word) else _MD_PUNCTUATION.sub(r"\\\1", word))
+    line = "".join(space + (markdown_code(word) if code or _LIVE.search(word) else _MD_PUNCTUATION.sub(r"\\\g<0>", word))
                    for space, word, code in _words(text))
     return _MD_LEADING.sub(lambda m: f"{m[1]}\\{m[2]}" if m[1] else f"\\{m[3]}", line)
 
