@@ -19,7 +19,7 @@ from aiops.ingest.kubernetes_fields import (
     rfc3339_ns,
     text,
 )
-from aiops.ingest.kubernetes_owners import controller
+from aiops.ingest.kubernetes_owners import controller, direct_gang
 from aiops.model.case import Job, KubernetesObject
 from aiops.model.event import NO_TIME
 
@@ -36,7 +36,7 @@ def job_of(item: KubernetesObject) -> Job | None:
 
     ``id`` is ``namespace/name``. ``fields``: ``uid``, ``owner`` ((kind, name) or None), ``group`` (API group),
     ``conditions`` (name → (status, reason)), ``min_member`` (pods that must run at once), ``active`` (pods that run),
-    ``restarts``, ``priority``, ``cluster_queue``.
+    ``restarts``, ``priority``, ``cluster_queue``, ``gang`` (id of the job's owner, else its own id).
     """
     reader = _READERS.get(item.kind)
     if reader is None:
@@ -45,16 +45,18 @@ def job_of(item: KubernetesObject) -> Job | None:
     meta, spec = mapping(body, "metadata"), mapping(body, "spec")
     state, pods, gpus, more = reader(body)
     ended = state[2] if state[0] in FINAL_STATES else NO_TIME
+    gang = direct_gang(body, item.kind)
+    job_id = f"{item.namespace}/{item.name}" if item.namespace else item.name
     labels = mapping(meta, "labels")
     queue = next((text(labels, label) for label in _QUEUE_LABELS if text(labels, label)), "")
     started = rfc3339_ns(mapping(body, "status").get("startTime"))
     return Job(
-        id=f"{item.namespace}/{item.name}" if item.namespace else item.name, name=item.name, scheduler="kubernetes",
+        id=job_id, name=item.name, scheduler="kubernetes",
         namespace=item.namespace, kind=item.kind, queue=text(spec, "queueName") or text(spec, "queue") or queue or None,
         state=state[0], reason=state[1], gpus=gpus, submitted=rfc3339_ns(meta.get("creationTimestamp")),
         started=started, ended=ended, source=item.source, line=item.line,
         text=f"{item.kind} {item.name}: {state[0] or 'no state'}" + (f" ({state[1]})" if state[1] else ""),
-        fields={"uid": text(meta, "uid"), "owner": controller(meta), "group": api_group(body), "min_member": pods,
+        fields={"gang": gang.id if gang is not None else job_id, "uid": text(meta, "uid"), "owner": controller(meta), "group": api_group(body), "min_member": pods,
                 "version": integer(meta, "resourceVersion"),
                 "conditions": {name: (text(c, "status"), text(c, "reason")) for name, c in conditions(body).items()},
                 **more})

@@ -59,6 +59,15 @@ def test_workload(tmp_path: Path, body: dict[str, Any], expected: tuple[Any, ...
     assert (found.id, found.scheduler, found.namespace, found.kind) == ("ml/x", "kubernetes", "ml", body["kind"])
 
 
+def test_a_queue_entry_names_the_gang_that_it_is_for(tmp_path: Path) -> None:
+    owned = thing("kueue.x-k8s.io/v1beta2", "Workload", {})
+    owned["metadata"]["ownerReferences"] = [{"kind": "JobSet", "name": "llm", "controller": True}]
+    named = thing("kueue.x-k8s.io/v1beta2", "Workload", {})
+    named["metadata"]["name"] = "pytorchjob-vit-1f2c3"
+    assert {found.id: found.fields["gang"] for found in load(tmp_path, listing(owned, named, job("a"))).jobs} == {
+        "ml/x": "ml/llm", "ml/pytorchjob-vit-1f2c3": "ml/vit", "ml/a": "ml/a"}
+
+
 def test_pods_alone_tell_of_a_job(tmp_path: Path) -> None:
     case = load(tmp_path, listing(pod("a-0-x", "a", index=0, node="n1"), pod("a-1-x", "a", index=1, node="n2")))
     (found,) = case.jobs
