@@ -56,7 +56,8 @@ def job_of(item: KubernetesObject) -> Job | None:
         state=state[0], reason=state[1], gpus=gpus, submitted=rfc3339_ns(meta.get("creationTimestamp")),
         started=started, ended=ended, source=item.source, line=item.line,
         text=f"{item.kind} {item.name}: {state[0] or 'no state'}" + (f" ({state[1]})" if state[1] else ""),
-        fields={"gang": gang.id if gang is not None else job_id, "uid": text(meta, "uid"), "owner": controller(meta), "group": api_group(body), "min_member": pods,
+        fields={"gang": gang.id if gang is not None else job_id,
+                "uid": text(meta, "uid"), "owner": controller(meta), "group": api_group(body), "min_member": pods,
                 "version": integer(meta, "resourceVersion"),
                 "conditions": {name: (text(c, "status"), text(c, "reason")) for name, c in conditions(body).items()},
                 **more})
