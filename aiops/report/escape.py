@@ -122,8 +122,9 @@ def markdown(text: str) -> str:
     Words that trackers make live (``user@host``, ``https://…``, ``#12``) become code, where nothing is live; so does
     what stands between backticks.
     """
-    line = "".join(space + (markdown_code(word) if code or _LIVE.search(word) else _MD_PUNCTUATION.sub(r"\\\g<0>", word))
-                   for space, word, code in _words(text))
+    line = "".join(
+        space + (markdown_code(word) if code or _LIVE.search(word) else _MD_PUNCTUATION.sub(r"\\\g<0>", word))
+        for space, word, code in _words(text))
     return _MD_LEADING.sub(lambda m: f"{m[1]}\\{m[2]}" if m[1] else f"\\{m[3]}", line)
 
 
