@@ -86,10 +86,14 @@ def _collect(workers: list[_Worker], timeout: float) -> Iterator[Outcome]:
         assert task is not None
         if pipe in ready:
             try:
-                outcome: Outcome = pipe.recv()
+                answer: Outcome | None = pipe.recv()
             except (EOFError, OSError):
-                outcome = Outcome(task.id, used, _cause_of_death(worker))
+                answer = Outcome(task.id, used, _cause_of_death(worker))
                 _stop(worker)
+            if answer is None:  # it has started; its own start does not count as time for the bundle
+                worker.since = time.monotonic()
+                continue
+            outcome = answer
         elif used >= timeout:
             outcome = Outcome(task.id, used, f"gave no answer within {timeout:g} s")
             _stop(worker)
@@ -121,12 +125,13 @@ def _serve(pipe: Connection, work: Work) -> None:
     """Body of a worker: tasks in, outcomes out, until the pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt means
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    while True:
-        try:
+    try:
+        pipe.send(None)
+        while True:
             task: Task = pipe.recv()
             pipe.send(work(task))
-        except (EOFError, OSError):
-            return
+    except (EOFError, OSError):
+        return
 
 
 def _end_with_parent() -> None:

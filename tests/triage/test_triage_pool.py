@@ -35,7 +35,7 @@ def test_dead_worker_names_its_bundle_and_is_replaced(jobs: int) -> None:
     names = ["a", "kill-1", "b", "exit", "c", "kill-2", "d"]
     outcomes = {outcome.id: outcome.error for outcome in run_pool(tasks(*names), jobs, 60, misbehave)}
     assert sorted(outcomes) == sorted(names)
-    assert [name for name, error in outcomes.items() if error is None] == sorted(["a", "b", "c", "d"])
+    assert sorted(name for name, error in outcomes.items() if error is None) == ["a", "b", "c", "d"]
     assert "SIGKILL" in (outcomes["kill-1"] or "") and "SIGKILL" in (outcomes["kill-2"] or "")
     assert outcomes["exit"] == "the worker ended with exit code 3"
 

@@ -87,8 +87,8 @@ def test_table_is_readable_by_pandas_and_agrees_with_the_truth(
     assert str(table["started"].dtype) == "datetime64[us, UTC]"
     for row in table.itertuples():
         name = Path(row.bundle).name.rsplit("-", 1)[0]
-        if row.error is not None:
-            assert row.verdict is None and row.report is None
+        if isinstance(row.error, str):
+            assert pd.isna(row.verdict) and pd.isna(row.report)
             continue
         label = load_truth(FIXTURES / name).label
         report = json.loads((result.out / row.report).read_bytes())
@@ -98,17 +98,18 @@ def test_table_is_readable_by_pandas_and_agrees_with_the_truth(
             assert row.failure_class == label["accept_classes"][0]
             assert row.family == row.failure_class.split(".")[0]
             assert list(row.actions) == [action["action"] for action in report["incidents"][0]["actions"]]
-            assert row.started.tzinfo is not None
     bad = table[table["failure_class"] == "mem.dbe_uncontained"]
+    assert list(bad["started"].dt.strftime("%Y-%m-%d")) == ["2026-03-24"] * 2
+    assert (bad["started"] < bad["ended"]).all() and (bad["gpu_hours_lost"] > 0).all()
     assert list(bad["node"]) == ["tarn-a15"] * 2 and list(bad["gpu"]) == [4] * 2 and bad["device"].nunique() == 1
 
 
 def test_summary_counts_names_what_recurs_and_escapes(
         done: tuple[TriageResult, list[tuple[str, int, int]]]) -> None:
     result, _ = done
-    text = result.summary.read_text()
+    text = result.summary.read_text().replace("\\_", "_")
     assert "7 bundles: 4 incidents, 1 healthy, 2 not read." in text
-    assert "| mem.dbe\\_uncontained | 2 | 2 |" in text
+    assert "| mem.dbe_uncontained | 2 | 2 |" in text
     recurring = text.split("## Culprits that recur")[1].split("##")[0]
     assert "tarn-a15 | 2 |" in recurring
     assert "<b>" not in text and "empty|" not in text.replace("\\|", "")
