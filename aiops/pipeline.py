@@ -20,6 +20,7 @@ def analyze(case: Case, settings: Settings | None = None, progress: Progress = s
     from aiops.correlate import correlate
     from aiops.detect import detect
     from aiops.recommend import recommend
+    from aiops.redaction import redact_report
     from aiops.report.build import build_report
 
     settings = settings or Settings()
@@ -30,7 +31,9 @@ def analyze(case: Case, settings: Settings | None = None, progress: Progress = s
     incidents = correlate(case, findings, catalog)
     progress("report", 0, 1)
     plans = [recommend(case, incident, catalog, settings) for incident in incidents]
-    return build_report(case, findings, incidents, plans, settings)
+    report = build_report(case, findings, incidents, plans, settings)
+    # once, before anything leaves: every surface shows the same text, and none of them a secret
+    return redact_report(report)[0]
 
 
 def analyze_paths(paths: Sequence[str | Path], settings: Settings | None = None, progress: Progress = silent) -> Report:

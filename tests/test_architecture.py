@@ -12,7 +12,6 @@ ORDER = ["errors", "resources", "progress", "model", "config", "redaction", "cat
 ALLOWED = {
     # names the report's vocabulary, which lives in model; the types of a plan stand left of the report
     "catalog": {"scan"},  # the linter proves that each pattern compiles in the scanner
-    "ingest": {"report"},  # event records share the time format of the report
 }
 
 

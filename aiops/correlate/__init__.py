@@ -87,7 +87,8 @@ def _suspects(best: Hypothesis) -> list[Suspect]:
         if finding.node is None or finding.sign != best.causes[0].sign or best.failure.culprit not in ("gpu", "node", "link"):
             continue
         key2 = (finding.node, finding.pci, finding.rank)
-        if key2 not in seen:
+        same = any(s.node == finding.node and (s.pci == finding.pci or finding.pci is None) for s in found)
+        if key2 not in seen and not same:
             seen.add(key2)
             found.append(Suspect(best.suspect.kind, node=finding.node, gpu=finding.gpu, pci=finding.pci, uuid=finding.uuid,
                                  rank=finding.rank, job=best.suspect.job, name=finding.name))

@@ -109,7 +109,7 @@ def _explain(hypothesis: Hypothesis, findings: list[Finding], scope: JobScope) -
     roots = [f for f in hypothesis.explained if f.role == Role.ROOT]
     if echoes:
         hypothesis.terms.append(Term("explains followers", min(1.0, EXPLAINED_ECHO * len(echoes)),
-                                     f"{len(echoes)} findings that follow from it", tuple(f.id for f in echoes[:12])))
+                                     f"{len(echoes)} finding{'s' if len(echoes) > 1 else ''} that follow{'s' if len(echoes) == 1 else ''} from it", tuple(f.id for f in echoes[:12])))
     if roots:
         hypothesis.terms.append(Term("explains other signs", min(1.5, EXPLAINED_ROOT * len(roots)),
                                      "; ".join(f.text for f in roots)[:300], tuple(f.id for f in roots[:12])))

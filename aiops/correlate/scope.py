@@ -27,7 +27,10 @@ def find_scope(case: Case) -> JobScope:
     if job is None:
         return JobScope(job=_logged_job(case), scheduler=_scheduler(case), nodes=frozenset(members), gpus=case.topology.world_size,
                         from_output=bool(nodes))
-    return JobScope(job=job.id, name=job.name, scheduler=job.scheduler or _scheduler(case), namespace=job.namespace, kind=job.kind,
+    for run in (job.fields.get("incarnations") or ()) if isinstance(job.fields.get("incarnations"), (list, tuple)) else ():
+        members |= set(run.get("nodes", ())) if isinstance(run, dict) else set()
+    gang = job.fields.get("gang")
+    return JobScope(job=gang if isinstance(gang, str) and gang else job.id, name=job.name, scheduler=job.scheduler or _scheduler(case), namespace=job.namespace, kind=job.kind,
                     nodes=frozenset(members), gpus=job.gpus or case.topology.world_size,
                     from_output=bool(case.coverage.sources.get("training")))
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from aiops.model.case import Case
+from aiops.model.clock import iso
 from aiops.model.entity import canonical_pci
 from aiops.model.event import NO_TIME, TimeQuality
 
@@ -13,8 +14,6 @@ from aiops.model.event import NO_TIME, TimeQuality
 def event_records(case: Case) -> Iterator[dict[str, Any]]:
     """All events in the order of their sources: ``ts`` (ISO 8601 UTC or null), ``source``, ``entity``, ``kind``, ``severity``,
     ``fields``, ``locator``, ``text``; ``count`` if a record stands for several lines, ``quoted`` if it is quoted text."""
-    from aiops.report.build import iso
-
     for event in case.events:
         fields = dict(event.fields)
         for name in ("xid", "sxid"):

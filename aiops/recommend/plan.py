@@ -70,7 +70,20 @@ def recommend(case: Case, incident: IncidentDraft, catalog: Catalog, settings: S
             continue
         targets = nodes if ActionName(step.action) in DISRUPTIVE and nodes else [suspect.node]
         actions += [_action(case, incident, step, node, nodes, choice, facts) for node in targets]
+    actions = _without_repeats(actions)
     return Plan(verdict, nodes if verdict == "exclude_nodes" else [], why, choice, actions)
+
+
+def _without_repeats(actions: list[PlannedAction]) -> list[PlannedAction]:
+    """Slurm has one command for cordon and drain: of two actions with the same commands the stronger word stands, at the first place."""
+    kept: list[PlannedAction] = []
+    for action in actions:
+        twin = next((k for k in kept if action.commands and k.commands == action.commands), None)
+        if twin is None:
+            kept.append(action)
+        elif action.action == ActionName.DRAIN_NODE:
+            kept[kept.index(twin)] = action
+    return kept
 
 
 def _nodes_to_leave(incident: IncidentDraft) -> list[str]:
@@ -100,7 +113,7 @@ def _facts(incident: IncidentDraft, choice: Choice, nodes: list[str]) -> dict[st
     return {"node": suspect.node, "gpu": suspect.pci or suspect.gpu, "job": incident.scope.job, "no_job": incident.scope.job is None,
             "checkpoint": choice.checkpoint.name if choice.checkpoint else None,
             "earlier_checkpoint": earlier, "no_earlier_checkpoint": not earlier,
-            "name": suspect.name or head.name or "the storage named in the evidence", "pci": names.pci(suspect.pci) or "<pci id>",
+            "name": suspect.name or head.name or "the storage named in the evidence", "pci": names.pci(suspect.pci) or (str(suspect.gpu) if suspect.gpu is not None else "<GPU index>"),
             "where": _where(incident), "fix": _fix(incident),
             "missing": "; ".join(incident.best.failure.decides) or "logs of the ranks and nodes around the end of the job"}
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from datetime import UTC, datetime
 
 from aiops.config import Settings
 from aiops.correlate.model import Hypothesis, IncidentDraft, Suspect
 from aiops.ingest.prefix import ANSI
 from aiops.model import report as r
 from aiops.model.case import Case
+from aiops.model.clock import iso
 from aiops.model.event import NO_TIME, Severity
 from aiops.model.finding import EvidenceRef, Finding, Role
 from aiops.recommend.plan import Plan, PlannedAction, describe_suspect
@@ -34,18 +34,6 @@ def build_report(case: Case, findings: list[Finding], incidents: list[IncidentDr
     report = r.Report(verdict=verdict, coverage=coverage, incidents=built)
     report.summary = summary(report, findings)
     return report
-
-
-def iso(ts: int) -> str | None:
-    """UTC time stamp with milliseconds where it has any; ``None`` for an unknown time."""
-    if ts == NO_TIME or ts <= 0:
-        return None
-    try:
-        moment = datetime.fromtimestamp(ts // 1_000_000_000, UTC)
-    except (OverflowError, OSError, ValueError):
-        return None
-    millis = ts // 1_000_000 % 1000
-    return moment.strftime("%Y-%m-%dT%H:%M:%S") + (f".{millis:03d}" if millis else "") + "Z"
 
 
 class _EvidenceBook:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from aiops.correlate.model import IncidentDraft
 from aiops.model import report as r
 from aiops.model.case import Case
+from aiops.model.clock import iso
 from aiops.model.event import NO_TIME
 from aiops.model.finding import Finding
 
 
 def build_coverage(case: Case, findings: list[Finding], incidents: list[IncidentDraft]) -> r.CoverageReport:
     """Sources, problems and gaps of a case; sources sorted by name."""
-    from aiops.report.build import iso
-
     sources = sorted(case.sources, key=lambda s: s.name)
     firsts = [s.first_ts for s in sources if s.first_ts > 0]
     lasts = [s.last_ts for s in sources if s.last_ts > 0]

@@ -39,13 +39,15 @@ def narrative(incident: r.Incident, draft: IncidentDraft) -> str:
         first = min(echoes, key=lambda f: f.first)
         delay = ""
         if best.began != NO_TIME and first.first >= best.began:
-            delay = f" {_duration((first.first - best.began) / 1e9)} later"
+            seconds = (first.first - best.began) / 1e9
+            delay = f" {_duration(seconds)} later" if seconds >= 1 else ""
         sentences.append(f"What followed{delay}: {first.text}{_marks(cited.get(first.id, []))}.")
     others = [f for f in draft.findings if f.role == Role.ROOT and f not in best.causes and f not in best.explained]
     if others:
         sentences.append(f"Not explained by this: {others[0].text}{_marks(cited.get(others[0].id, []))}.")
-    sentences.append(f"The job {_REQUEUE[incident.requeue.verdict]}: {describe_suspect(best.suspect)} is the culprit."
-                     if incident.culprit.kind != "unknown" else f"The job {_REQUEUE[incident.requeue.verdict]}.")
+    if incident.culprit.kind != "unknown":
+        sentences.append(f"At fault is {describe_suspect(best.suspect)}.")
+    sentences.append(f"The job {_REQUEUE[incident.requeue.verdict]}.")
     return " ".join(sentences)
 
 
@@ -54,7 +56,7 @@ def _sentence(text: str) -> str:
 
 
 def _marks(ids: list[str]) -> str:
-    return f" [{', '.join(ids[:3])}]" if ids else ""
+    return f" [{', '.join(dict.fromkeys(ids[:3]))}]" if ids else ""
 
 
 def _duration(seconds: float) -> str:

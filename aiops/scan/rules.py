@@ -11,6 +11,7 @@ from aiops.catalog.model import Signal
 from aiops.errors import CatalogError
 
 _QUANTIFIER = re.compile(r"(?:[*+?]|\{\d*,?\d*\})\??")
+_NON_FINITE = re.compile(r"\bnan\b", re.I)
 _GROUP = re.compile(r"\((?:\?P<\w+>|\?:)?")
 
 
@@ -34,6 +35,9 @@ class RuleSet:
         for signal in signals:
             for number, pattern in enumerate(signal.match):
                 self.rules.append(Rule(len(self.rules), signal, number, trim_tail(pattern)))
+        self.ordinary = frozenset(rule.id for rule in self.rules
+                                  if rule.signal.detector == "numerics" and not _NON_FINITE.search(rule.scan))
+        """Rules that hit ordinary progress lines; the storm guard thins them out by count alone."""
         text = "\x00".join(rule.scan for rule in self.rules)
         self.fingerprint = hashlib.sha256(text.encode()).hexdigest()[:24]
 

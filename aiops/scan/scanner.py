@@ -9,7 +9,7 @@ from pathlib import Path
 
 from aiops.scan.engine import Engine
 from aiops.scan.rules import RuleSet
-from aiops.scan.storm import StormGuard
+from aiops.scan.storm import Place, StormGuard
 
 BLOCK = 1 << 20
 """Bytes looked at in one go; a longer line is cut there and goes on in the next block."""
@@ -63,7 +63,7 @@ class Scanner:
         yield from self._scan(data, len(data))
 
     def _scan(self, data: bytes | mmap.mmap, size: int) -> Iterator[HitLine]:
-        guard = StormGuard(self._keep)
+        guard = StormGuard(self._keep, self.rules.ordinary)
         start, line, line_start = 0, 1, 0
         while start < size:
             stop = min(size, start + self._block)
@@ -78,49 +78,53 @@ class Scanner:
                 line_start = start + block.rfind(b"\n") + 1
             start = stop
         self.lines = line - (line_start >= size)
-        yield from guard.rest()
+        for rule, weight, place in guard.rest():
+            yield _hit_line(data, size, place, [(rule, weight)])
 
     def _hits(self, block: bytes, base: int, line: int, line_start: int, data: bytes | mmap.mmap, size: int,
               guard: StormGuard) -> Iterator[HitLine]:
         """``line`` and ``line_start`` belong to the first byte of the block."""
         counted = 0
-        begin = -1
         finish = -1
-        current: HitLine | None = None
+        offset = line_start
+        found: list[tuple[int, int]] = []
+        first_end = 0
         seen: set[int] = set()
+        weigh = guard.weigh
         for rule, end in self._engine.scan(block):
-            if end > finish or current is None:
-                if current is not None and current.rules:
-                    yield current
+            if end > finish:
+                if found:
+                    yield _hit_line(data, size, (offset, line, base + first_end, base + finish), found)
+                    found = []
                 # a match may end behind the newline when the rule ends with one; look from its last byte
                 begin = block.rfind(b"\n", 0, max(0, end - 1)) + 1
                 finish = block.find(b"\n", max(begin, end - 1))
-                finish = len(block) if finish < 0 else finish
+                if finish < 0:
+                    finish = len(block)
                 line += block.count(b"\n", counted, begin)
                 counted = begin
-                begin_in_file = line_start if begin == 0 else base + begin
-                current = HitLine(begin_in_file, line, b"", [])
-                seen = set()
-            if rule in seen:
+                offset = base + begin if begin else line_start
+                seen.clear()
+            elif rule in seen:
                 continue
             seen.add(rule)
-            weight = guard.weigh(rule, line, block[max(begin, end - 48):end])
+            weight = weigh(rule, block, end, (offset, line, base + end, base + finish))
             if weight:
-                if not current.text:
-                    current.offset, current.text = _shown(data, size, current.offset, base + end, base + finish)
-                current.rules.append((rule, weight))
-            elif guard.wants_last(rule):
-                offset, text = _shown(data, size, current.offset, base + end, base + finish)
-                guard.keep_last(rule, HitLine(offset, line, text, [(rule, 1)]))
-        if current is not None and current.rules:
-            yield current
+                if not found:
+                    first_end = end
+                found.append((rule, weight))
+        if found:
+            yield _hit_line(data, size, (offset, line, base + first_end, base + finish), found)
 
 
-def _shown(data: bytes | mmap.mmap, size: int, begin: int, hit: int, known_end: int) -> tuple[int, bytes]:
+def _hit_line(data: bytes | mmap.mmap, size: int, place: Place, rules: list[tuple[int, int]]) -> HitLine:
     """The part of a line that is handed out: all of it, or a window around the hit."""
-    stop = data.find(b"\n", known_end, min(size, known_end + SHOWN)) if known_end < size else size
-    stop = min(size, known_end + SHOWN) if stop < 0 else stop
+    begin, line, hit, end = place
+    stop = size
+    if end < size:
+        stop = data.find(b"\n", end, min(size, end + SHOWN))
+        stop = min(size, end + SHOWN) if stop < 0 else stop
     if stop - begin > SHOWN:
         begin = max(begin, hit - SHOWN // 2)
         stop = min(stop, begin + SHOWN)
-    return begin, data[begin:stop].rstrip(b"\r")
+    return HitLine(begin, line, data[begin:stop].rstrip(b"\r"), rules)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from aiops.scan.scanner import HitLine
 
 _NOVEL = 2_000
 """Different texts of a rule that are kept although the rule is being thinned out."""
+_ORDINARY = 256
+"""Hits kept one by one for a rule that hits ordinary lines, such as progress lines."""
+Place = tuple[int, int, int, int]
+"""(offset of the line, line number, end of the hit, end of the line as far as known), offsets in the file."""
 
 
 class StormGuard:
@@ -17,56 +17,49 @@ class StormGuard:
 
     The first ``keep`` hits of a rule pass. After that every second one, then every fourth, and so on, so that a
     long run keeps its shape; a text not seen before passes as well, so that one odd line in a storm is not lost.
-    Every hit handed out stands for itself and the ones held back before it, so counts add up.
+    Every hit handed out stands for itself and the ones held back before it, so counts add up; the last one is never lost.
     """
 
-    def __init__(self, keep: int | None) -> None:
+    def __init__(self, keep: int | None, ordinary: frozenset[int]) -> None:
+        """``ordinary`` are rules whose text differs on every line anyway (numbers), so that novelty says nothing."""
         self._keep = keep
+        self._ordinary = ordinary
         self._passed: dict[int, int] = {}
         self._held: dict[int, int] = {}
         self._texts: dict[int, set[bytes]] = {}
-        self._last: dict[int, HitLine] = {}
+        self._last: dict[int, Place] = {}
 
-    def weigh(self, rule: int, _line: int, text: bytes) -> int:
+    def weigh(self, rule: int, block: bytes, end: int, place: Place) -> int:
         """Lines that this hit stands for, or 0 if it is held back."""
         if self._keep is None:
             return 1
         passed = self._passed.get(rule, 0)
-        texts = self._texts.get(rule)
-        if passed < self._keep:
+        ordinary = rule in self._ordinary
+        keep = min(self._keep, _ORDINARY) if ordinary else self._keep
+        if passed < keep:
             self._passed[rule] = passed + 1
-            if texts is None:
-                texts = self._texts[rule] = set()
-            if len(texts) < _NOVEL:
-                texts.add(text)
+            if not ordinary:
+                self._texts.setdefault(rule, set()).add(block[max(0, end - 48):end])
             return 1
         held = self._held.get(rule, 0) + 1
-        stride = 2 << min(40, (passed - self._keep) * 2 // self._keep)
-        novel = texts is not None and len(texts) < _NOVEL and text not in texts
-        if novel and texts is not None:
-            texts.add(text)
-        if held >= stride or novel:
+        if held >= 2 << min(40, (passed - keep) * 2 // keep) or (not ordinary and self._is_new(rule, block[max(0, end - 48):end])):
             self._passed[rule] = passed + 1
             self._held[rule] = 0
-            self._last.pop(rule, None)
             return held
         self._held[rule] = held
+        self._last[rule] = place
         return 0
 
-    def wants_last(self, rule: int) -> bool:
-        """True now and then while hits are held back, so that the end of a storm is known without keeping all."""
-        held = self._held.get(rule, 0)
-        return held & (held - 1) == 0 or held % 64 == 0
+    def _is_new(self, rule: int, text: bytes) -> bool:
+        texts = self._texts[rule]
+        if text in texts or len(texts) >= _NOVEL:
+            return False
+        texts.add(text)
+        return True
 
-    def keep_last(self, rule: int, hit: HitLine) -> None:
-        """Remember a held-back hit in case it is the last one."""
-        self._last[rule] = hit
-
-    def rest(self) -> Iterator[HitLine]:
-        """At the end of a file: the last hit of each rule that still holds some back."""
+    def rest(self) -> Iterator[tuple[int, int, Place]]:
+        """At the end of a file: (rule, lines it stands for, place) of the last hit of each rule that still holds some back."""
         for rule in sorted(self._last):
             held = self._held.get(rule, 0)
             if held:
-                hit = self._last[rule]
-                hit.rules = [(rule, held)]
-                yield hit
+                yield rule, held, self._last[rule]

@@ -1,0 +1,50 @@
+# Everything a newcomer needs: `make analyze` and `make test`. Both make .venv first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+BUNDLE ?= fixtures/xid79-slurm/bundle
+OUT ?= out
+
+.PHONY: analyze test lint types bench casebook schema dashboard clean
+
+analyze: $(VENV)/.ready ## analyse a bundled incident: report in the terminal, HTML page in $(OUT)
+	@mkdir -p $(OUT)
+	@$(BIN)/aiops analyze $(BUNDLE) --html $(OUT)/incident.html; code=$$?; \
+	  echo; echo "HTML page: $(OUT)/incident.html"; \
+	  [ $$code -eq 0 ] || [ $$code -eq 10 ] || [ $$code -eq 11 ]
+
+test: $(VENV)/.ready ## run the tests; those of real servers skip where a program is missing
+	$(BIN)/pytest -n 2
+
+lint: $(VENV)/.ready
+	$(BIN)/ruff check .
+	$(BIN)/aiops catalog lint
+
+types: $(VENV)/.ready
+	$(BIN)/mypy
+
+bench: $(VENV)/.ready ## the benchmarks at smoke size; see benchmarks/ for the full ones
+	$(BIN)/python benchmarks/scan.py --smoke
+	$(BIN)/python benchmarks/metrics.py --smoke
+	$(BIN)/python benchmarks/analyze.py --smoke
+
+casebook: $(VENV)/.ready ## score the shared casebook, where it is
+	$(PYTHON) ../shared/tools/score_casebook.py --cases ../shared/casebook --cases-glob '[hr]*' --jobs 2 \
+	  --cmd '$(CURDIR)/$(BIN)/aiops analyze {bundle} --format json' \
+	  --min class_top1=0.80 --min safe=1.0 --min completed=1.0
+
+schema: $(VENV)/.ready ## regenerate docs/report.schema.json
+	$(BIN)/aiops schema > docs/report.schema.json
+
+dashboard: $(VENV)/.ready
+	$(BIN)/aiops dashboard
+
+$(VENV)/.ready: requirements.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check uv
+	$(BIN)/uv pip sync --quiet --require-hashes requirements.lock --python $(BIN)/python
+	$(BIN)/uv pip install --quiet --no-deps --python $(BIN)/python -e .
+	@touch $@
+
+clean:
+	rm -rf $(VENV) $(OUT) build dist

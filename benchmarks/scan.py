@@ -1,0 +1,103 @@
+"""The scanner against ripgrep with the same rules, in one run on the same warm file.
+
+    python benchmarks/scan.py            # 1 GB, seven rounds
+    python benchmarks/scan.py --smoke    # 24 MB, three rounds
+
+Prints CPU seconds per GB of both, their ratio (above 1 = the scanner is faster) and the private memory of the scanner.
+`rg` gives lines only, the scanner exact (line, rule) pairs. The pairs are checked against `re` on a slice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from logs import write_log
+from measure import run
+
+CHILD = """
+import sys
+from pathlib import Path
+from aiops.catalog import load_catalog
+from aiops.scan import make_scanner
+scanner = make_scanner(load_catalog(), cache_dir=Path(sys.argv[2]), keep=None if sys.argv[3] == "all" else 2000)
+lines = pairs = 0
+for hit in scanner.scan_file(Path(sys.argv[1])):
+    lines += 1
+    pairs += len(hit.rules)
+print(lines, pairs)
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--smoke", action="store_true")
+    parser.add_argument("--size-mb", type=int)
+    parser.add_argument("--rounds", type=int)
+    args = parser.parse_args()
+    size = (args.size_mb or (24 if args.smoke else 1024)) << 20
+    rounds = args.rounds or (3 if args.smoke else 7)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for label, errors in (("0.1 % error lines", 0.001), ("20 % error lines", 0.2)):
+            compare(folder, label, errors, size, rounds)
+
+
+def compare(folder: Path, label: str, errors: float, size: int, rounds: int) -> None:
+    from aiops.catalog import load_catalog
+    from aiops.scan.rules import RuleSet
+
+    log = folder / "log"
+    write_log(log, size, errors=errors, seed=11)
+    rules = RuleSet(load_catalog().signals).rules
+    patterns = folder / "patterns"
+    # the same rules; rg wants each group name once
+    patterns.write_text("".join(re.sub(r"\(\?P<\w+>", "(?:", rule.signal.match[rule.pattern]) + "\n" for rule in rules))
+    scan = [sys.executable, "-c", CHILD, str(log), str(folder / "cache"), "all"]
+    subprocess.run(scan, check=True, capture_output=True)
+    checked(folder, log)
+    rg = shutil.which("rg")
+    ours, theirs, memory = [], [], 0.0
+    for _ in range(rounds):
+        cost = run(scan)
+        ours.append(cost.cpu_s)
+        memory = max(memory, cost.anon_mib)
+        if rg:
+            other = run([rg, "-c", "-a", "-j1", "--no-unicode", "-f", str(patterns), str(log)])
+            if other.code != 0:
+                raise SystemExit(f"rg ended with {other.code}: the rules are not the same for both")
+            theirs.append(other.cpu_s)
+    gb = log.stat().st_size / 1e9
+    mine = statistics.median(ours)
+    print(f"{label}: {gb:.2f} GB, {len(rules)} rules, scanner {mine / gb:.2f} CPU-s/GB, private memory {memory:.0f} MiB", end="")
+    if theirs:
+        ratios = [b / a for a, b in zip(ours, theirs, strict=True)]
+        print(f", rg {statistics.median(theirs) / gb:.2f} CPU-s/GB, rg/scanner {statistics.median(ratios):.2f} "
+              f"({min(ratios):.2f} to {max(ratios):.2f} over {rounds} rounds, process start included)")
+    else:
+        print(", rg is not installed: no comparison")
+
+
+def checked(folder: Path, log: Path) -> None:
+    """Exact (line, rule) pairs of the first 2,000 lines against each rule alone with `re`."""
+    from aiops.catalog import load_catalog
+    from aiops.scan import make_scanner
+
+    lines = log.read_bytes()[: 1 << 20].split(b"\n")[:2000]
+    scanner = make_scanner(load_catalog(), cache_dir=folder / "cache", keep=None)
+    found = {(hit.line, rule) for hit in scanner.scan_bytes(b"\n".join(lines)) for rule, _ in hit.rules}
+    compiled = [(rule.id, re.compile(rule.signal.match[rule.pattern].encode())) for rule in scanner.rules.rules]
+    wanted = {(number, rule) for number, line in enumerate(lines, 1) for rule, regex in compiled if regex.search(line)}
+    if found != wanted:
+        raise SystemExit(f"the pairs differ from re: {len(found - wanted)} too many, {len(wanted - found)} missing")
+
+
+if __name__ == "__main__":
+    main()
