@@ -11,6 +11,8 @@ from aiops.triage.rows import Row
 MAX_LISTED = 500
 """Bundles listed one by one; the table has all."""
 MAX_CULPRITS = 20
+SOFTWARE = frozenset({"user_code", "config", "data", "storage", "scheduler"})
+"""Kinds of culprit whose node is only where it happened; many of them on one node say nothing about the node."""
 
 
 def summarize(rows: Sequence[Row]) -> str:
@@ -56,19 +58,28 @@ def _culprits(rows: Sequence[Row]) -> list[str]:
     """Nodes and GPUs that are at fault in more than one bundle: lemons, and what to look at first."""
     seen: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
-        if row.failure_class is not None and row.node:
+        if row.failure_class is None or row.culprit_kind in SOFTWARE:
+            continue
+        if row.node:
             seen.setdefault(("node", row.node), []).append(row)
-        if row.failure_class is not None and row.device:
+        if row.device:
             seen.setdefault(("GPU", row.device), []).append(row)
     again = sorted(((key, group) for key, group in seen.items() if len(group) > 1),
                    key=lambda item: (-len(item[1]), item[0]))
     if not again:
         return []
-    lines = [(kind, name, str(len(group)), ", ".join(sorted({row.failure_class or "" for row in group})), _hours(group))
+    lines = [(kind, _whole_name(name, group), str(len(group)),
+              ", ".join(sorted({row.failure_class or "" for row in group})), _hours(group))
              for (kind, name), group in again[:MAX_CULPRITS]]
     more = len(again) - MAX_CULPRITS
     return ["## Culprits that recur", _table(("what", "name", "bundles", "classes", "GPU-hours lost"), lines),
             *([f"{more} more in the table."] if more > 0 else [])]
+
+
+def _whole_name(name: str, group: Sequence[Row]) -> str:
+    """A UUID tells nobody where the GPU is, and a GPU may have moved."""
+    nodes = sorted({row.node for row in group if row.node})
+    return name if not nodes or name.startswith(nodes[0]) else f"{name} in {', '.join(nodes)}"
 
 
 def _failures(rows: Sequence[Row]) -> list[str]:

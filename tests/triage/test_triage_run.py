@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import json
 import os
 import shutil
@@ -12,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +26,7 @@ FIXTURES = Path(__file__).resolve().parent.parent.parent / "fixtures"
 CHILD = """
 import sys
 from pathlib import Path
+from typing import Any
 from aiops.triage import triage
 triage([Path(sys.argv[1])], Path(sys.argv[2]), jobs=1)
 """
@@ -58,7 +61,8 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[TriageResult, list[t
     """One run over different bundles, two of them with the same bad GPU, one empty, one broken."""
     bundles = tmp_path_factory.mktemp("many")
     copies(bundles, "ecc-dbe", times=2)
-    copies(bundles, "user-oom", "healthy-ugly", "quota-kueue")
+    copies(bundles, "healthy-ugly", "quota-kueue")
+    copies(bundles, "user-oom", times=2)
     (bundles / "empty|<b>`x`").mkdir()
     (bundles / "broken").mkdir()
     (bundles / "broken" / "a.tar.gz").write_bytes(b"\x1f\x8b\x08\x00not really")
@@ -72,9 +76,9 @@ def test_one_bad_bundle_never_stops_the_run(done: tuple[TriageResult, list[tuple
     result, calls = done
     failed = {Path(failure.bundle).name: failure.error for failure in result.failures}
     assert set(failed) == {"empty|<b>`x`", "broken"} and all(failed.values())
-    assert (result.bundles, result.analysed, result.resumed) == (7, 5, 0)
-    assert calls[0] == ("triage", 0, 7) and calls[-1] == ("triage", 7, 7)
-    assert [done for _, done, _ in calls] == list(range(8))
+    assert (result.bundles, result.analysed, result.resumed) == (8, 6, 0)
+    assert calls[0] == ("triage", 0, 8) and calls[-1] == ("triage", 8, 8)
+    assert [done for _, done, _ in calls] == list(range(9))
 
 
 def test_table_is_readable_by_pandas_and_agrees_with_the_truth(
@@ -108,10 +112,11 @@ def test_summary_counts_names_what_recurs_and_escapes(
         done: tuple[TriageResult, list[tuple[str, int, int]]]) -> None:
     result, _ = done
     text = result.summary.read_text().replace("\\_", "_")
-    assert "7 bundles: 4 incidents, 1 healthy, 2 not read." in text
+    assert "8 bundles: 5 incidents, 1 healthy, 2 not read." in text
     assert "| mem.dbe_uncontained | 2 | 2 |" in text
     recurring = text.split("## Culprits that recur")[1].split("##")[0]
-    assert "tarn-a15 | 2 |" in recurring
+    assert "| node | tarn-a15 | 2 |" in recurring and "| GPU | GPU-b00f590b" in recurring
+    assert "granite-h2" not in recurring, "a node is no culprit because two users ran out of memory there"
     assert "<b>" not in text and "empty|" not in text.replace("\\|", "")
     assert str(result.rows[0].seconds) not in text
 
@@ -215,3 +220,19 @@ def test_missing_path_among_others_is_recorded(tmp_path: Path, settings: Setting
     assert [(failure.bundle, failure.error) for failure in result.failures] == [
         (str(tmp_path / "gone"), "no such file or directory")]
     assert result.analysed == 1
+
+
+def test_command_line_shows_the_summary_resumes_and_refuses_a_held_directory(tmp_path: Path, aiops: Any) -> None:
+    bundles, out = copies(tmp_path / "in", "port-in-use", "healthy-ugly"), tmp_path / "out"
+    first = aiops("triage", bundles, "--out", out, "--jobs", "1")
+    assert first.returncode == 0, first.stderr.decode()
+    assert first.stdout.decode() == (out / "summary.md").read_text()
+    before = {path: path.stat().st_mtime_ns for path in (out / "reports").iterdir()}
+    assert len(before) == 2
+    with (out / ".lock").open("a+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        refused = aiops("triage", bundles, "--out", out)
+        assert refused.returncode == 2 and b"another triage is writing here" in refused.stderr
+        assert refused.stdout == b""
+    assert aiops("triage", bundles, "--out", out).stdout == first.stdout
+    assert before == {path: path.stat().st_mtime_ns for path in (out / "reports").iterdir()}
