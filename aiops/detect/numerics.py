@@ -6,8 +6,8 @@ import math
 from statistics import median
 
 from aiops.catalog.model import Catalog
-from aiops.detect.evidence import evidence_rows, quote
-from aiops.detect.progress import Point, read_point
+from aiops.detect.evidence import quote
+from aiops.detect.progress import Point, progress_points
 from aiops.model.case import Case
 from aiops.model.event import NO_TIME, Severity
 from aiops.model.finding import EvidenceRef, Finding, Role
@@ -26,10 +26,8 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
     """``num.nonfinite``, ``num.grad_jump``, ``num.loss_jump``, ``num.loss_spike``, ``num.scale_low``, ``train.slow``
     (ROOT) and ``train.progress`` (CONTEXT; fields ``first_step``, ``last_step``, ``total``, ``last_loss``)."""
     tracks: dict[tuple[int, int | None], list[Point]] = {}
-    for event in evidence_rows(case, "train.progress"):
-        point = read_point(event)
-        if point is not None:
-            tracks.setdefault((event.source, event.rank), []).append(point)
+    for point in progress_points(case):
+        tracks.setdefault((point.event.source, point.event.rank), []).append(point)
     if not tracks:
         return []
     for points in tracks.values():

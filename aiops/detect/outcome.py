@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiops.catalog.model import Catalog
 from aiops.detect.evidence import evidence_rows, in_time, quote, quotes, span
-from aiops.detect.progress import read_point
+from aiops.detect.progress import progress_points
 from aiops.model.case import Case
 from aiops.model.event import Event, Severity
 from aiops.model.finding import Finding, Role
@@ -55,8 +55,7 @@ def _follows(bad: Event, good: Event) -> bool:
 
 def _final_step(case: Case) -> Event | None:
     last: Event | None = None
-    for event in evidence_rows(case, "train.progress"):
-        point = read_point(event)
-        if point and point.step is not None and point.total and point.step >= point.total:
-            last = event
+    for point in progress_points(case):
+        if point.step is not None and point.total and point.step >= point.total:
+            last = point.event
     return last

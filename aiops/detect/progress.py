@@ -6,7 +6,8 @@ import math
 import re
 from dataclasses import dataclass
 
-from aiops.detect.evidence import known
+from aiops.detect.evidence import evidence_rows, known
+from aiops.model.case import Case
 from aiops.model.event import NO_TIME, Event
 
 _NUMBER = r"(?:[-+]?(?:\d[\d,]*\.?\d*(?:[eE][-+]?\d+)?|\.\d+)|[-+]?(?:nan|inf|NaN|Inf|infinity))"
@@ -42,10 +43,26 @@ class Point:
     nans: int | None
 
 
+_WORDS = {"loss": ("oss", "ce"), "grad_norm": ("norm", "Norm", "NORM"), "scale": ("scale", "Scale"),
+          "step_time": ("time", "timing", "Time"), "skipped": ("skipped",), "nans": ("nan iterations",), "lr": ("lr", "LR", "rate", "Rate")}
+"""A value is looked for only where one of its words stands in the line."""
+
+
+def progress_points(case: Case) -> list[Point]:
+    """The progress lines of a case that hold a value, in time order; read once."""
+    points = case.memo.get("detect.progress")
+    if points is None:
+        points = [point for event in evidence_rows(case, "train.progress") if (point := read_point(event)) is not None]
+        case.memo["detect.progress"] = points
+    found: list[Point] = points
+    return found
+
+
 def read_point(event: Event) -> Point | None:
     """The values of a progress line, or ``None`` if it holds no number of interest."""
     text = event.text
-    values = {name: _value(pattern, text) for name, pattern in _KEYS.items()}
+    values = {name: _value(pattern, text) if any(word in text for word in _WORDS[name]) else None
+              for name, pattern in _KEYS.items()}
     if values["loss"] is None and values["grad_norm"] is None and values["scale"] is None:
         return None
     step = _STEP.search(text)

@@ -170,6 +170,8 @@ class Case:
     coverage: Coverage = field(default_factory=Coverage)
     notes: list[str] = field(default_factory=list)
     """What was assumed while reading, in words."""
+    memo: dict[str, Any] = field(default_factory=dict)
+    """Results that several detectors share; each module uses its own key."""
 
     def read(self, source: int, offset: int, size: int) -> bytes:
         """Bytes of a source from ``offset`` on, at most ``size`` of them."""

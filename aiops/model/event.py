@@ -60,10 +60,16 @@ class Event:
     """The match stands inside a quotation: data, not evidence."""
 
 
+_QUALITIES = tuple(TimeQuality)
+_SEVERITIES = tuple(Severity)
+_KEPT = 200_000
+"""Rows whose object is kept once made: detectors ask for the same rows again and again."""
+
+
 class EventTable:
     """Append-only columns. Strings are interned, so equal ones cost one reference."""
 
-    __slots__ = ("_count", "_fields", "_line", "_node", "_offset", "_quality", "_quoted", "_rank", "_severity",
+    __slots__ = ("_by_signal", "_count", "_events", "_fields", "_line", "_node", "_offset", "_quality", "_quoted", "_rank", "_severity",
                  "_signal", "_source", "_text", "_ts", "totals")
 
     def __init__(self) -> None:
@@ -80,6 +86,8 @@ class EventTable:
         self._fields: list[Mapping[str, Any]] = []
         self._text: list[str] = []
         self._quoted = array("b")
+        self._events: dict[int, Event] = {}
+        self._by_signal: dict[str, list[int]] | None = None
         self.totals: dict[str, int] = {}
         """Lines hit per signal, storms included."""
 
@@ -104,29 +112,37 @@ class EventTable:
         self._fields.append(fields or {})
         self._text.append(text)
         self._quoted.append(quoted)
+        self._by_signal = None
         self.totals[signal] = self.totals.get(signal, 0) + count
         return len(self._ts) - 1
 
     def __getitem__(self, index: int) -> Event:
-        rank = self._rank[index]
-        return Event(index=index, ts=self._ts[index], quality=TimeQuality(self._quality[index]),
-                     signal=self._signal[index], severity=Severity(self._severity[index]),
-                     source=self._source[index], offset=self._offset[index], line=self._line[index],
-                     node=self._node[index], rank=None if rank < 0 else rank, count=self._count[index],
-                     fields=self._fields[index], text=self._text[index], quoted=bool(self._quoted[index]))
+        event = self._events.get(index)
+        if event is None:
+            rank = self._rank[index]
+            event = Event(index=index, ts=self._ts[index], quality=_QUALITIES[self._quality[index]],
+                          signal=self._signal[index], severity=_SEVERITIES[self._severity[index]],
+                          source=self._source[index], offset=self._offset[index], line=self._line[index],
+                          node=self._node[index], rank=None if rank < 0 else rank, count=self._count[index],
+                          fields=self._fields[index], text=self._text[index], quoted=bool(self._quoted[index]))
+            if len(self._events) < _KEPT:
+                self._events[index] = event
+        return event
 
     def __iter__(self) -> Iterator[Event]:
         return (self[i] for i in range(len(self)))
 
     def by_signal(self) -> dict[str, list[int]]:
         """Row numbers of each signal, in the order in which the rows were added."""
-        rows: dict[str, list[int]] = {}
-        for i, signal in enumerate(self._signal):
-            rows.setdefault(signal, []).append(i)
-        return rows
+        if self._by_signal is None:
+            self._by_signal = {}
+            for i, signal in enumerate(self._signal):
+                self._by_signal.setdefault(signal, []).append(i)
+        return self._by_signal
 
     def move(self, index: int, *, ts: int | None = None, node: str | None = None, rank: int | None = None) -> None:
         """Correct a row after the clocks or the names of the whole case are known."""
+        self._events.pop(index, None)
         if ts is not None:
             self._ts[index] = ts
         if node is not None:

@@ -78,7 +78,7 @@ class Scanner:
                 line_start = start + block.rfind(b"\n") + 1
             start = stop
         self.lines = line - (line_start >= size)
-        for rule, weight, place in guard.rest():
+        for rule, weight, place in guard.rest(data):
             yield _hit_line(data, size, place, [(rule, weight)])
 
     def _hits(self, block: bytes, base: int, line: int, line_start: int, data: bytes | mmap.mmap, size: int,
@@ -90,8 +90,10 @@ class Scanner:
         found: list[tuple[int, int]] = []
         first_end = 0
         seen: set[int] = set()
-        weigh = guard.weigh
+        weigh, skip, ordinary, first_line = guard.weigh, guard.skip, self.rules.ordinary, line
         for rule, end in self._engine.scan(block):
+            if rule in ordinary and skip(rule, base, first_line, end):
+                continue
             if end > finish:
                 if found:
                     yield _hit_line(data, size, (offset, line, base + first_end, base + finish), found)

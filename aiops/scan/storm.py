@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterator
 
 _NOVEL = 2_000
@@ -28,6 +29,25 @@ class StormGuard:
         self._held: dict[int, int] = {}
         self._texts: dict[int, set[bytes]] = {}
         self._last: dict[int, Place] = {}
+        self._tail: dict[int, tuple[int, int, int]] = {}
+
+    def skip(self, rule: int, base: int, line: int, end: int) -> bool:
+        """True if a hit of an ordinary rule is held back; decided before anybody looks for its line.
+
+        ``base`` and ``line`` belong to the block, ``end`` counts from ``base``.
+        """
+        if self._keep is None:
+            return False
+        keep = min(self._keep, _ORDINARY)
+        passed = self._passed.get(rule, 0)
+        if passed < keep:
+            return False
+        held = self._held.get(rule, 0) + 1
+        if held >= 2 << min(40, (passed - keep) * 2 // keep):
+            return False
+        self._held[rule] = held
+        self._tail[rule] = (base, line, end)
+        return True
 
     def weigh(self, rule: int, block: bytes, end: int, place: Place) -> int:
         """Lines that this hit stands for, or 0 if it is held back."""
@@ -57,8 +77,12 @@ class StormGuard:
         texts.add(text)
         return True
 
-    def rest(self) -> Iterator[tuple[int, int, Place]]:
+    def rest(self, data: bytes | mmap.mmap) -> Iterator[tuple[int, int, Place]]:
         """At the end of a file: (rule, lines it stands for, place) of the last hit of each rule that still holds some back."""
+        for rule, (base, line, end) in self._tail.items():
+            begin = data.rfind(b"\n", base, base + end - 1) + 1 or base
+            stop = data.find(b"\n", base + end)
+            self._last[rule] = (begin, line + data[base:begin].count(b"\n"), base + end, len(data) if stop < 0 else stop)
         for rule in sorted(self._last):
             held = self._held.get(rule, 0)
             if held:
