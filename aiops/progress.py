@@ -9,7 +9,7 @@ class Progress(Protocol):
     """Called now and then with the stage's name and how much of it is done."""
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """``stage`` is one of ``collect read scan detect correlate report``; counts are bytes or items."""
+        """``stage`` is one of ``collect read scan detect correlate report triage``; counts are bytes or items."""
 
 
 def silent(stage: str, done: int, total: int) -> None:

@@ -120,7 +120,7 @@ def _related(hypothesis: Hypothesis, finding: Finding) -> bool:
     if finding.sign in ("metric.gpu_absent", "metric.row_remap_pending", "metric.ecc_dbe") and finding.pci \
             and hypothesis.suspect.pci and finding.pci != hypothesis.suspect.pci:
         return False
-    if finding.first == NO_TIME or hypothesis.began == NO_TIME or finding.role != Role.ROOT:
+    if finding.first == NO_TIME or finding.inexact or hypothesis.began == NO_TIME or finding.role != Role.ROOT:
         return True
     return finding.first >= hypothesis.began - AFTERMATH_MARGIN_S * 1e9
 
@@ -133,7 +133,7 @@ def failure_time(findings: list[Finding], scope: JobScope) -> int:
     """When the job began to fail: its first follower, or when the waiters of a time-out began to wait."""
     times = []
     for finding in findings:
-        if finding.role != Role.ECHO or not in_scope(finding, scope) or finding.first == NO_TIME:
+        if finding.role != Role.ECHO or not in_scope(finding, scope) or finding.first == NO_TIME or finding.inexact:
             continue
         began = finding.fields.get("began")
         times.append(began if isinstance(began, int) and began > 0 else finding.first)
@@ -145,7 +145,7 @@ def _order_in_time(hypothesis: Hypothesis, findings: list[Finding], scope: JobSc
     if began == NO_TIME:
         return
     rivals = [f for f in findings if f.id in strongest and f not in hypothesis.causes and f not in hypothesis.explained
-              and f.first != NO_TIME and strongest[f.id] >= 2.0]
+              and f.first != NO_TIME and not f.inexact and strongest[f.id] >= 2.0]
     if not any(f.first < began for f in rivals):
         hypothesis.terms.append(Term("comes first", FIRST, "no other sign that it does not explain is earlier"))
     failed = failure_time(findings, scope)

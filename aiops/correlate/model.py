@@ -54,7 +54,8 @@ class Hypothesis:
     @property
     def began(self) -> int:
         """Time of its first sign, or `NO_TIME`."""
-        return min((f.first for f in self.causes if f.first != NO_TIME), default=NO_TIME)
+        exact = [f.first for f in self.causes if f.first != NO_TIME and not f.inexact]
+        return min(exact or [f.first for f in self.causes if f.first != NO_TIME], default=NO_TIME)
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ import re
 
 from aiops.catalog.model import Catalog
 from aiops.detect.evidence import evidence_rows, in_time, known, quote
+from aiops.detect.progress import progress_points
 from aiops.model.case import Case, Checkpoint
 from aiops.model.event import NO_TIME, Event, Severity
 from aiops.model.finding import Finding, Role
@@ -13,10 +14,14 @@ from aiops.model.finding import Finding, Role
 _STEP = re.compile(r"(?:step|iter(?:ation)?|checkpoint|global_step|(?<![a-z])ba)[_=/ -]*0*(\d{1,12})|epoch[_=/ -]*0*(\d{1,12})", re.I)
 
 
+_SHARD = re.compile(r"/(?:model|optim|ft-model|hf_model|consolidated|rank)[\w.-]*\.(?:safetensors|pt|pth|bin)$|-rank\d+\.pt$")
+"""The file of one shard or rank at the end of a path: the checkpoint is the folder (or the name without the rank)."""
+
+
 def detect(case: Case, catalog: Catalog) -> list[Finding]:
     """``ckpt.saved`` for the newest complete checkpoint, ``ckpt.unfinished`` for a save that was started and not finished
     (both CONTEXT), ``ckpt.resumed`` for the one the run began from."""
-    saved = [point for point in (read_checkpoint(event) for event in evidence_rows(case, "ckpt.saved")) if point]
+    saved = _saved(case)
     findings = []
     if saved:
         newest = max(saved, key=_age)
@@ -40,12 +45,31 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
 def saved_checkpoints(case: Case) -> list[Checkpoint]:
     """All complete checkpoints of the logs and of the case, oldest first; one entry for each name."""
     found: dict[str, Checkpoint] = {}
-    for point in [*case.checkpoints, *(read_checkpoint(event) for event in evidence_rows(case, "ckpt.saved"))]:
-        if point is not None and point.complete:
+    for point in [*case.checkpoints, *_saved(case)]:
+        if point.complete:
             known_point = found.get(point.name)
             if known_point is None or _age(point) > _age(known_point):
                 found[point.name] = point
     return sorted(found.values(), key=_age)
+
+
+def _saved(case: Case) -> list[Checkpoint]:
+    """Checkpoints of the logs. Where a line names neither path nor step (torchtitan), the step is the last one logged above it."""
+    folders = evidence_rows(case, "ckpt.folder")
+    folder = str(folders[0].fields["path"]).rstrip("/.") if folders else ""
+    found = []
+    for event in evidence_rows(case, "ckpt.saved"):
+        point = read_checkpoint(event)
+        if point is None:
+            steps = [(p.event.line, p.step) for p in progress_points(case)
+                     if p.event.source == event.source and p.event.line < event.line and p.step is not None]
+            if not steps:
+                continue
+            step = max(steps)[1]
+            point = Checkpoint(name=f"{folder}/step-{step}" if folder else f"step {step}", step=step,
+                               saved_at=event.ts if known(event) else NO_TIME, event=event.index)
+        found.append(point)
+    return found
 
 
 def read_checkpoint(event: Event) -> Checkpoint | None:
@@ -60,7 +84,7 @@ def read_checkpoint(event: Event) -> Checkpoint | None:
         step = (match[1] or match[2]) if match else None
     if not path and step is None:
         return None
-    name = str(path).rstrip(".,:;") if path else f"step {step}"
+    name = _SHARD.sub("", str(path).rstrip(".,:;")) if path else f"step {step}"
     return Checkpoint(name=name, step=int(step) if step is not None else None,
                       saved_at=event.ts if known(event) else NO_TIME, event=event.index)
 

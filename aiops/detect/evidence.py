@@ -40,9 +40,17 @@ def in_time(event: Event) -> tuple[int, int, int, int]:
 
 
 def span(events: Iterable[Event]) -> tuple[int, int]:
-    """First and last known time of some events, or `NO_TIME` twice."""
-    times = [event.ts for event in events if known(event)]
+    """First and last known time of some events, or `NO_TIME` twice. Stamps of their own count before inherited ones."""
+    events = list(events)
+    times = [event.ts for event in events if known(event) and event.quality > TimeQuality.INHERITED]
+    times = times or [event.ts for event in events if known(event)]
     return (min(times), max(times)) if times else (NO_TIME, NO_TIME)
+
+
+def inexact(events: Iterable[Event]) -> bool:
+    """True if all known times of the events are those of lines above them."""
+    qualities = [event.quality for event in events if known(event)]
+    return bool(qualities) and max(qualities) <= TimeQuality.INHERITED
 
 
 def evidence_rows(case: Case, *signals: str) -> list[Event]:

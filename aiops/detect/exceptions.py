@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from aiops.catalog.model import Catalog
-from aiops.detect.evidence import evidence_rows, in_time, known
+from aiops.detect.evidence import evidence_rows, in_time, inexact, known
 from aiops.detect.traceback import Traceback, read_traceback
 from aiops.model.case import Case
 from aiops.model.event import NO_TIME, Event, Severity
@@ -71,7 +71,7 @@ def _finding(case: Case, catalog: Catalog, group: list[Traceback], hits: dict[in
         first=first, last=max((s.event.ts for s in group if known(s.event)), default=NO_TIME),
         node=head.event.node or (place.node if place else None), rank=head.event.rank if len(ranks) <= 1 else None, ranks=ranks,
         gpu=place.gpu if place and len(ranks) == 1 else None, count=len(group),
-        name=f"{user[0]}:{user[1]}" if user else None,
+        name=f"{user[0]}:{user[1]}" if user else None, inexact=inexact(stack.event for stack in group),
         fields={"type": head.short_type, "message": head.message, "file": user[0] if user else "",
                 "line": user[1] if user else 0, "function": user[2] if user else "", "in_loader": head.in_loader,
                 "signals": inside, "survived": survived, "all_ranks": everywhere, "ranks": len(ranks)},

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from aiops.catalog.model import Catalog, Signal
-from aiops.detect.evidence import in_time, quotes, span
+from aiops.detect.evidence import in_time, inexact, quotes, span
 from aiops.model.case import Case
 from aiops.model.event import Event
 from aiops.model.finding import Finding
@@ -58,7 +58,7 @@ def finding_of(case: Case, signal: Signal, events: list[Event]) -> Finding:
                    gpu=gpu if gpu is not None else (place.gpu if place and signal.about == "rank" else None),
                    pci=place.pci if place else None, uuid=place.uuid if place else None,
                    job=fields.get("job"), name=fields.get("nic") or fields.get("path") or fields.get("mount"),
-                   count=count, fields=fields, evidence=quotes(case, events))
+                   count=count, fields=fields, inexact=inexact(events), evidence=quotes(case, events))
 
 
 def describe(title: str, fields: dict[str, Any]) -> str:

@@ -64,6 +64,8 @@ class Finding:
     """Lines or samples behind this finding."""
     fields: Mapping[str, Any] = field(default_factory=dict)
     evidence: list[EvidenceRef] = field(default_factory=list)
+    inexact: bool = False
+    """``first`` is only the last stamp above its lines: it may have happened later, never earlier."""
     detector: str = ""
     id: str = ""
     """``f1``, ``f2``, … given by `detect.run` in time order."""

@@ -167,14 +167,18 @@ def entity_of(finding: Finding) -> str:
 
 
 def _timeline(draft: IncidentDraft, shown: list[Finding], book: _EvidenceBook) -> list[r.TimelineEntry]:
+    began = draft.best.began
     causes = {f.id for f in draft.best.causes}
     effects = {f.id for f in draft.best.explained}
     entries: list[tuple[int, r.TimelineEntry]] = []
     for finding in shown:
         if finding.first == NO_TIME and finding.id not in causes:
             continue
-        role: r.TimelineRole = "cause" if finding.id in causes else "effect" if finding.id in effects else "context"
         when = finding.last if finding.sign in ("train.progress",) else finding.first
+        if finding.inexact and began != NO_TIME and finding.id in causes | effects:
+            when = max(when, began)  # its own time is not known, only that of a line above it
+        early = when != NO_TIME and began != NO_TIME and when < began
+        role: r.TimelineRole = "cause" if finding.id in causes else "effect" if finding.id in effects and not early else "context"
         entries.append((when, r.TimelineEntry(ts=iso(when), entity=entity_of(finding), text=_clean(finding.text),
                                               evidence=book.cite(finding.evidence[:2]), role=role)))
     entries.sort(key=lambda pair: (pair[0] == NO_TIME, pair[0]))
