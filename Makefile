@@ -41,9 +41,9 @@ dashboard: $(VENV)/.ready
 
 $(VENV)/.ready: requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check uv
+	$(BIN)/pip install --quiet --disable-pip-version-check uv==0.13.9
 	$(BIN)/uv pip sync --quiet --require-hashes requirements.lock --python $(BIN)/python
-	$(BIN)/uv pip install --quiet --no-deps --python $(BIN)/python -e .
+	$(BIN)/uv pip install --quiet --no-deps --no-build-isolation --python $(BIN)/python -e .
 	@touch $@
 
 clean:

@@ -76,8 +76,9 @@ def run(
     return _serve(command, build_environment(host))
 
 
-def build_command(host: str, port: int, open_browser: bool, *, paths: Sequence[Path] = (),
-                  max_upload_mb: int | None = None) -> list[str]:
+def build_command(
+    host: str, port: int, open_browser: bool, *, paths: Sequence[Path] = (), max_upload_mb: int | None = None
+) -> list[str]:
     """The command line of the server."""
     options = {
         "server.address": host,

@@ -46,13 +46,19 @@ class Rule:
 
 _HARDWARE = re.compile(
     r"(?:(?:GPU|MIG)-)[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(?:/\d+)*\Z"
-    r"|(?:PCI:)?(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?\Z")
-_NOT_A_VALUE = re.compile(r"(?:[*xX•.]+|<[^<>]{0,64}>|null|nil|none|true|false|unset|empty|\(?hidden\)?|redacted|"
-                          r"\$[A-Z_][A-Z0-9_]*|\$\{\w+\}|%\(?\w*\)?s|\{\{?[\w .]*\}?\})\Z", re.IGNORECASE)
+    r"|(?:PCI:)?(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?\Z"
+)
+_NOT_A_VALUE = re.compile(
+    r"(?:[*xX•.]+|<[^<>]{0,64}>|null|nil|none|true|false|unset|empty|\(?hidden\)?|redacted|"
+    r"\$[A-Z_][A-Z0-9_]*|\$\{\w+\}|%\(?\w*\)?s|\{\{?[\w .]*\}?\})\Z",
+    re.IGNORECASE,
+)
 _NUMBER = re.compile(r"[+-]?[\d.,_]{1,12}(?:e[+-]?\d{1,3})?(?:%|ms|s|k|M|B|/s)?\Z")
 _MODEL_VOCABULARY = re.compile(
     r"(?:^|[^a-z])(?:eos|bos|pad|unk|sep|cls|mask|special|image|audio|video|start|end|stop|first|last|next|prev|new|"
-    r"max|min|num|per|decoder|forced)[_ -]?\Z", re.IGNORECASE)
+    r"max|min|num|per|decoder|forced)[_ -]?\Z",
+    re.IGNORECASE,
+)
 
 
 def _accept_value(match: re.Match[str], secret: str) -> bool:
@@ -67,23 +73,29 @@ def _accept_value(match: re.Match[str], secret: str) -> bool:
     prose = secret.isalpha() and len(secret) < 16 and match["gap"].isspace()
     if name != "token":
         return not (prose and name in _PROSE_NAMES)
-    before = match.string[max(0, match.start("name") - 24):match.start("name")]
+    before = match.string[max(0, match.start("name") - 24) : match.start("name")]
     return not (prose or _NUMBER.match(secret) or _MODEL_VOCABULARY.search(before))
 
 
 _PROSE_NAMES = frozenset({"secret", "authorization", "credential", "credentials"})
 
-_NAME = (r"(?P<name>password|passwd|passphrase|(?<![A-Za-z])pwd|(?<=[_-])pass|credentials?|authorization|token|"
-         r"secret(?:[_-]?access)?(?:[_-]?key)?|"
-         r"(?:api|access|account|auth|private|encryption|signing|master|storage|ssh|license|service)[_-]?key(?:[_-]?id)?|"
-         r"x-amz-signature)")
-_UNQUOTED = (r"(?:[^\s\"'`,;&]"
-             r"|[,;&](?!\s|\Z|[\w.-]{1,64}\s?[=:])"
-             r"|[\"'`](?![\s,;:)\]}>&|\\]|\Z))+")
-_VALUE = (r"(?:\\{1,3}\"(?P<v1>(?:[^\"\\\n]|\\(?!\\{0,3}\"))+)"
-          r"|\"(?P<v2>(?:[^\"\\\n]|\\.)+)"
-          r"|'(?P<v3>[^'\n]+)"
-          rf"|(?P<v4>{_UNQUOTED}))")
+_NAME = (
+    r"(?P<name>password|passwd|passphrase|(?<![A-Za-z])pwd|(?<=[_-])pass|credentials?|authorization|token|"
+    r"secret(?:[_-]?access)?(?:[_-]?key)?|"
+    r"(?:api|access|account|auth|private|encryption|signing|master|storage|ssh|license|service)[_-]?key(?:[_-]?id)?|"
+    r"x-amz-signature)"
+)
+_UNQUOTED = (
+    r"(?:[^\s\"'`,;&]"
+    r"|[,;&](?!\s|\Z|[\w.-]{1,64}\s?[=:])"
+    r"|[\"'`](?![\s,;:)\]}>&|\\]|\Z))+"
+)
+_VALUE = (
+    r"(?:\\{1,3}\"(?P<v1>(?:[^\"\\\n]|\\(?!\\{0,3}\"))+)"
+    r"|\"(?P<v2>(?:[^\"\\\n]|\\.)+)"
+    r"|'(?P<v3>[^'\n]+)"
+    rf"|(?P<v4>{_UNQUOTED}))"
+)
 _SCHEME = r"(?P<scheme>(?:bearer|basic|token|digest|negotiate|apikey)\s{1,4})?"
 _QUOTE = r"\\{0,3}[\"']?"
 _NEEDLES = ("passw", "passphrase", "pwd", "pass", "credential", "authorization", "token", "secret", "key", "x-amz-sig")
@@ -95,7 +107,17 @@ def _has_digit_or_length(match: re.Match[str], secret: str) -> bool:
 
 def _is_not_a_unit(match: re.Match[str], secret: str) -> bool:
     return secret.rsplit(".", 1)[-1].lower() not in {
-        "service", "socket", "timer", "scope", "slice", "mount", "target", "device", "path", "py"}
+        "service",
+        "socket",
+        "timer",
+        "scope",
+        "slice",
+        "mount",
+        "target",
+        "device",
+        "path",
+        "py",
+    }
 
 
 def _is_mixed(match: re.Match[str], secret: str) -> bool:
@@ -111,44 +133,115 @@ def _is_address(match: re.Match[str], secret: str) -> bool:
     return True
 
 
-def _rule(kind: str, pattern: str, *needles: str, flags: int = 0,
-          accept: Callable[[re.Match[str], str], bool] | None = None) -> Rule:
+def _rule(
+    kind: str, pattern: str, *needles: str, flags: int = 0, accept: Callable[[re.Match[str], str], bool] | None = None
+) -> Rule:
     return Rule(kind, re.compile(pattern, flags), needles, accept)
 
 
 RULES: tuple[Rule, ...] = (
-    _rule("aws-key", r"(?<![A-Za-z0-9])(?:AKIA|ASIA|AGPA|AIDA|AROA|ANPA|ANVA|AIPA)[A-Z0-9]{16}(?![A-Za-z0-9])",
-          "akia", "asia", "agpa", "aida", "aroa", "anpa", "anva", "aipa"),
+    _rule(
+        "aws-key",
+        r"(?<![A-Za-z0-9])(?:AKIA|ASIA|AGPA|AIDA|AROA|ANPA|ANVA|AIPA)[A-Z0-9]{16}(?![A-Za-z0-9])",
+        "akia",
+        "asia",
+        "agpa",
+        "aida",
+        "aroa",
+        "anpa",
+        "anva",
+        "aipa",
+    ),
     _rule("jwt", r"(?<![\w-])eyJ[\w-]{6,}\.[\w-]{6,}(?:\.[\w-]*)?", "eyj"),
     _rule("api-key", r"(?<![A-Za-z0-9])sk-(?:[A-Za-z]{1,12}(?:\d{2})?-){0,2}[A-Za-z0-9_]{12}[A-Za-z0-9_-]*", "sk-"),
-    _rule("api-key", r"(?<![A-Za-z0-9])(?:nvapi-[\w-]{20,}|AIza[\w-]{30,}|glpat-[\w-]{16,}|npm_[A-Za-z0-9]{30,})",
-          "nvapi-", "aiza", "glpat-", "npm_"),
+    _rule(
+        "api-key",
+        r"(?<![A-Za-z0-9])(?:nvapi-[\w-]{20,}|AIza[\w-]{30,}|glpat-[\w-]{16,}|npm_[A-Za-z0-9]{30,})",
+        "nvapi-",
+        "aiza",
+        "glpat-",
+        "npm_",
+    ),
     _rule("hf-token", r"(?<![A-Za-z0-9])hf_[A-Za-z0-9]{16,}", "hf_"),
-    _rule("github-token", r"(?<![A-Za-z0-9])(?:gh[pousr]_[A-Za-z0-9]{16,}|github_pat_\w{20,})",
-          "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
+    _rule(
+        "github-token",
+        r"(?<![A-Za-z0-9])(?:gh[pousr]_[A-Za-z0-9]{16,}|github_pat_\w{20,})",
+        "ghp_",
+        "gho_",
+        "ghu_",
+        "ghs_",
+        "ghr_",
+        "github_pat_",
+    ),
     _rule("slack-token", r"(?<![A-Za-z0-9])(?:xox[a-z](?:\.xox[a-z])?|xapp)-[A-Za-z0-9-]{8,}", "xox", "xapp-"),
-    _rule("webhook", r"(?:hooks\.slack\.com/|discord(?:app)?\.com/api/webhooks/|webhook\.office\.com/)"
-                     r"(?P<v1>[^\s\"'<>]+)", "hooks.slack.com/", "/webhooks/", "webhook.office.com/"),
-    _rule("bearer", r"(?<![A-Za-z])bearer\s{1,4}(?P<v1>[\w.~+/=-]{8,})", "bearer", flags=re.IGNORECASE,
-          accept=_has_digit_or_length),
-    _rule("url-userinfo", r"://(?:(?P<v1>[^\s/?#\"'<>]{1,512})"
-                          r"|(?P<v2>[^\s/:@\"'<>]{1,128}:(?!\d{1,5}/)[^\s@\"'<>]{1,256}))@", "://"),
-    _rule("url-signature", r"[?&;](?:sig|signature|key|auth)=(?P<v1>[^\s&\"'<>]{6,})",
-          "sig=", "signature=", "key=", "auth="),
-    _rule("cookie", r"(?<![A-Za-z])cookie[\"']?\s{0,4}:\s{0,4}[\"'\[]?(?P<v1>[^\s\"'\]][^\n\"'\]]*)", "cookie",
-          flags=re.IGNORECASE, accept=lambda match, secret: "=" in secret),
-    _rule("secret", rf"{_NAME}{_QUOTE}\]?\s{{0,4}}(?:=>|:=|[:=])(?P<gap>\s{{0,4}}){_SCHEME}{_VALUE}",
-          *_NEEDLES, flags=re.IGNORECASE, accept=_accept_value),
-    _rule("secret", rf"(?<![\w-])--?[\w-]{{0,40}}?{_NAME}(?P<gap>\s{{1,4}})(?!-){_VALUE}", *_NEEDLES,
-          flags=re.IGNORECASE, accept=_accept_value),
-    _rule("secret", rf"name{_QUOTE}(?P<gap>\s{{0,8}}):\s{{0,8}}{_QUOTE}[\w.-]{{0,64}}?{_NAME}{_QUOTE}"
-                    rf"\s{{0,4}},?\s{{0,80}}{_QUOTE}value{_QUOTE}\s{{0,4}}:\s{{0,8}}{_VALUE}", "value",
-          flags=re.IGNORECASE, accept=_accept_value),
-    _rule("key-material", r"^[ \t]{0,16}(?P<v1>[A-Za-z0-9+/]{64})[ \t]{0,4}$", "", flags=re.MULTILINE,
-          accept=_is_mixed),
-    _rule("email", r"(?<![\w.+%-])[\w.+%-]{1,64}@[A-Za-z0-9-]{1,63}"
-                   r"(?:\.[A-Za-z0-9-]{1,63}){0,8}\.[A-Za-z]{2,24}(?![\w-])",
-          "@", accept=_is_not_a_unit),
+    _rule(
+        "webhook",
+        r"(?:hooks\.slack\.com/|discord(?:app)?\.com/api/webhooks/|webhook\.office\.com/)"
+        r"(?P<v1>[^\s\"'<>]+)",
+        "hooks.slack.com/",
+        "/webhooks/",
+        "webhook.office.com/",
+    ),
+    _rule(
+        "bearer",
+        r"(?<![A-Za-z])bearer\s{1,4}(?P<v1>[\w.~+/=-]{8,})",
+        "bearer",
+        flags=re.IGNORECASE,
+        accept=_has_digit_or_length,
+    ),
+    _rule(
+        "url-userinfo",
+        r"://(?:(?P<v1>[^\s/?#\"'<>]{1,512})"
+        r"|(?P<v2>[^\s/:@\"'<>]{1,128}:(?!\d{1,5}/)[^\s@\"'<>]{1,256}))@",
+        "://",
+    ),
+    _rule(
+        "url-signature",
+        r"[?&;](?:sig|signature|key|auth)=(?P<v1>[^\s&\"'<>]{6,})",
+        "sig=",
+        "signature=",
+        "key=",
+        "auth=",
+    ),
+    _rule(
+        "cookie",
+        r"(?<![A-Za-z])cookie[\"']?\s{0,4}:\s{0,4}[\"'\[]?(?P<v1>[^\s\"'\]][^\n\"'\]]*)",
+        "cookie",
+        flags=re.IGNORECASE,
+        accept=lambda match, secret: "=" in secret,
+    ),
+    _rule(
+        "secret",
+        rf"{_NAME}{_QUOTE}\]?\s{{0,4}}(?:=>|:=|[:=])(?P<gap>\s{{0,4}}){_SCHEME}{_VALUE}",
+        *_NEEDLES,
+        flags=re.IGNORECASE,
+        accept=_accept_value,
+    ),
+    _rule(
+        "secret",
+        rf"(?<![\w-])--?[\w-]{{0,40}}?{_NAME}(?P<gap>\s{{1,4}})(?!-){_VALUE}",
+        *_NEEDLES,
+        flags=re.IGNORECASE,
+        accept=_accept_value,
+    ),
+    _rule(
+        "secret",
+        rf"name{_QUOTE}(?P<gap>\s{{0,8}}):\s{{0,8}}{_QUOTE}[\w.-]{{0,64}}?{_NAME}{_QUOTE}"
+        rf"\s{{0,4}},?\s{{0,80}}{_QUOTE}value{_QUOTE}\s{{0,4}}:\s{{0,8}}{_VALUE}",
+        "value",
+        flags=re.IGNORECASE,
+        accept=_accept_value,
+    ),
+    _rule(
+        "key-material", r"^[ \t]{0,16}(?P<v1>[A-Za-z0-9+/]{64})[ \t]{0,4}$", "", flags=re.MULTILINE, accept=_is_mixed
+    ),
+    _rule(
+        "email",
+        r"(?<![\w.+%-])[\w.+%-]{1,64}@[A-Za-z0-9-]{1,63}"
+        r"(?:\.[A-Za-z0-9-]{1,63}){0,8}\.[A-Za-z]{2,24}(?![\w-])",
+        "@",
+        accept=_is_not_a_unit,
+    ),
 )
 """In the order they run: what has a shape of its own first, then what only its name gives away."""
 
@@ -201,7 +294,7 @@ class Redactor:
         if not secret or _PLACEHOLDER_ONLY.match(secret) or not (rule.accept is None or rule.accept(match, secret)):
             return match[0]
         start = match.start(group) - match.start()
-        return match[0][:start] + self._placeholder(rule.kind, secret) + match[0][start + len(secret):]
+        return match[0][:start] + self._placeholder(rule.kind, secret) + match[0][start + len(secret) :]
 
     def _placeholder(self, kind: str, secret: str) -> str:
         digest = hmac.digest(self._key, secret.encode("utf-8", "surrogatepass"), hashlib.sha256)
@@ -314,4 +407,4 @@ def _quotation(before: list[str], text: str, after: list[str], redactor: Redacto
         rebuilt.append("\n".join(redacted[:height]))
         del redacted[:height]
     middle = len(before)
-    return {"before": rebuilt[:middle], "text": rebuilt[middle], "after": rebuilt[middle + 1:]}
+    return {"before": rebuilt[:middle], "text": rebuilt[middle], "after": rebuilt[middle + 1 :]}

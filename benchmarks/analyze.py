@@ -35,12 +35,18 @@ def main() -> None:
         aiops = [sys.executable, "-m", "aiops"]
         show("aiops --help", [run([*aiops, "--help"], env) for _ in range(args.rounds + 1)][1:])
         bundle = ROOT / "fixtures" / "xid79-slurm" / "bundle"
-        show("aiops analyze, bundled incident", [run([*aiops, "analyze", str(bundle)], env) for _ in range(args.rounds + 1)][1:])
+        show(
+            "aiops analyze, bundled incident",
+            [run([*aiops, "analyze", str(bundle)], env) for _ in range(args.rounds + 1)][1:],
+        )
         logs = folder / "logs"
         logs.mkdir()
         for rank in range(16):
             write_log(logs / f"rank_{rank}.log", size // 16, errors=0.001, seed=rank, rank=rank)
-        show(f"aiops analyze, {size >> 20} MB of logs of 16 ranks", [run([*aiops, "analyze", str(logs)], env) for _ in range(args.rounds)])
+        show(
+            f"aiops analyze, {size >> 20} MB of logs of 16 ranks",
+            [run([*aiops, "analyze", str(logs)], env) for _ in range(args.rounds)],
+        )
 
 
 def show(label: str, costs: list[Cost]) -> None:
@@ -49,8 +55,10 @@ def show(label: str, costs: list[Cost]) -> None:
     if bad:
         raise SystemExit(f"{label}: exit code {bad[0]}")
     cpu = [cost.cpu_s for cost in costs]
-    print(f"{label}: {statistics.median(cpu):.2f} CPU-s ({min(cpu):.2f} to {max(cpu):.2f} over {len(cpu)} rounds), "
-          f"private memory {max(cost.anon_mib for cost in costs):.0f} MiB")
+    print(
+        f"{label}: {statistics.median(cpu):.2f} CPU-s ({min(cpu):.2f} to {max(cpu):.2f} over {len(cpu)} rounds), "
+        f"private memory {max(cost.anon_mib for cost in costs):.0f} MiB"
+    )
 
 
 if __name__ == "__main__":

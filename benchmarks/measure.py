@@ -22,7 +22,9 @@ class Cost:
 def run(command: Sequence[str], env: dict[str, str] | None = None) -> Cost:
     """Run a command, its output thrown away; memory is sampled every 5 ms."""
     before = os.times()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, **(env or {})})
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, **(env or {})}
+    )
     peak = [0]
 
     def watch() -> None:
@@ -41,4 +43,8 @@ def run(command: Sequence[str], env: dict[str, str] | None = None) -> Cost:
     code = process.wait()
     watcher.join()
     after = os.times()
-    return Cost(after.children_user - before.children_user + after.children_system - before.children_system, peak[0] / 1024, code)
+    return Cost(
+        after.children_user - before.children_user + after.children_system - before.children_system,
+        peak[0] / 1024,
+        code,
+    )

@@ -76,11 +76,16 @@ def compare(folder: Path, label: str, errors: float, size: int, rounds: int) -> 
             theirs.append(other.cpu_s)
     gb = log.stat().st_size / 1e9
     mine = statistics.median(ours)
-    print(f"{label}: {gb:.2f} GB, {len(rules)} rules, scanner {mine / gb:.2f} CPU-s/GB, private memory {memory:.0f} MiB", end="")
+    print(
+        f"{label}: {gb:.2f} GB, {len(rules)} rules, scanner {mine / gb:.2f} CPU-s/GB, private memory {memory:.0f} MiB",
+        end="",
+    )
     if theirs:
         ratios = [b / a for a, b in zip(ours, theirs, strict=True)]
-        print(f", rg {statistics.median(theirs) / gb:.2f} CPU-s/GB, rg/scanner {statistics.median(ratios):.2f} "
-              f"({min(ratios):.2f} to {max(ratios):.2f} over {rounds} rounds, process start included)")
+        print(
+            f", rg {statistics.median(theirs) / gb:.2f} CPU-s/GB, rg/scanner {statistics.median(ratios):.2f} "
+            f"({min(ratios):.2f} to {max(ratios):.2f} over {rounds} rounds, process start included)"
+        )
     else:
         print(", rg is not installed: no comparison")
 

@@ -31,8 +31,9 @@ def current() -> Opened | None:
     if key is None:
         analysis.show_problem("Nothing is open", "Drop a bundle or choose a bundled incident first.")
     elif key == UPLOAD_KEY:
-        analysis.show_problem("This upload is gone",
-                              "Uploads live only in the browser session that sent them. Drop it again.")
+        analysis.show_problem(
+            "This upload is gone", "Uploads live only in the browser session that sent them. Drop it again."
+        )
     elif (chosen := bundles.find(key)) is None:
         analysis.show_problem("This link leads nowhere", f"There is no incident named {key!r} here.")
     elif (found := bundle(chosen)) is not None:

@@ -29,9 +29,21 @@ def _scanner_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
 def aiops():
     """Run the real command line: ``aiops("analyze", path)`` returns the finished process."""
 
-    def run(*args: object, input: bytes | None = None, env: dict[str, str] | None = None,
-            timeout: float = 120, cwd: Path | None = None) -> subprocess.CompletedProcess[bytes]:
-        return subprocess.run([sys.executable, "-m", "aiops", *map(str, args)], input=input, capture_output=True,
-                              timeout=timeout, cwd=cwd, env={**os.environ, "NO_COLOR": "1", **(env or {})}, check=False)
+    def run(
+        *args: object,
+        input: bytes | None = None,
+        env: dict[str, str] | None = None,
+        timeout: float = 120,
+        cwd: Path | None = None,
+    ) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [sys.executable, "-m", "aiops", *map(str, args)],
+            input=input,
+            capture_output=True,
+            timeout=timeout,
+            cwd=cwd,
+            env={**os.environ, "NO_COLOR": "1", **(env or {})},
+            check=False,
+        )
 
     return run

@@ -7,8 +7,30 @@ from pathlib import Path
 
 import pytest
 
-ORDER = ["errors", "resources", "progress", "model", "config", "redaction", "catalog", "scan", "ingest", "sources", "detect", "correlate",
-         "recommend", "copilot", "report", "pipeline", "slack", "evaluate", "triage", "dashboard", "cli", "__main__"]
+ORDER = [
+    "errors",
+    "resources",
+    "progress",
+    "model",
+    "config",
+    "redaction",
+    "catalog",
+    "scan",
+    "ingest",
+    "sources",
+    "detect",
+    "correlate",
+    "recommend",
+    "copilot",
+    "report",
+    "pipeline",
+    "slack",
+    "evaluate",
+    "triage",
+    "dashboard",
+    "cli",
+    "__main__",
+]
 ALLOWED = {
     # names the report's vocabulary, which lives in model; the types of a plan stand left of the report
     "catalog": {"scan"},  # the linter proves that each pattern compiles in the scanner

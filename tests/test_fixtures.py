@@ -25,9 +25,14 @@ NAMES = sorted(path.parent.name for path in FIXTURES.glob("*/truth.yaml"))
 
 
 def run_analyze(path: Path, hash_seed: int) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([sys.executable, "-m", "aiops", "analyze", str(path), "--format", "json"],
-                          capture_output=True, check=False, timeout=180, stdin=subprocess.DEVNULL,
-                          env={**os.environ, "NO_COLOR": "1", "PYTHONHASHSEED": str(hash_seed)})
+    return subprocess.run(
+        [sys.executable, "-m", "aiops", "analyze", str(path), "--format", "json"],
+        capture_output=True,
+        check=False,
+        timeout=180,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "NO_COLOR": "1", "PYTHONHASHSEED": str(hash_seed)},
+    )
 
 
 class Answers:
@@ -69,8 +74,11 @@ class Answers:
 @pytest.fixture(scope="session")
 def answers(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Answers]:
     answers = Answers(tmp_path_factory.mktemp("fixtures"))
-    wanted = {item.callspec.params["name"] for item in request.session.items
-              if item.path == Path(__file__) and hasattr(item, "callspec")}
+    wanted = {
+        item.callspec.params["name"]
+        for item in request.session.items
+        if item.path == Path(__file__) and hasattr(item, "callspec")
+    }
     if "PYTEST_XDIST_WORKER" not in os.environ:  # there each worker runs only what its own tests ask for
         for name in sorted(wanted):
             answers.want(name)
@@ -110,14 +118,18 @@ def test_answer_is_right_in_every_labelled_field(answers: Answers, name: str) ->
 
 def _shown(report: dict[str, Any], field: str) -> Any:
     first = (report["incidents"] or [{}])[0]
-    return {"verdict": report["verdict"], "class_top1": first.get("failure_class"),
-            "class_best": first.get("failure_class"), "hardware": first.get("hardware"),
-            "requeue": first.get("requeue"), "exclude": first.get("requeue"),
-            "actions_required": [a["action"] for a in first.get("actions", [])],
-            "actions_forbidden": [a["action"] for a in first.get("actions", [])],
-            "safe": [(a["action"], a["target"]) for a in first.get("actions", [])],
-            **dict.fromkeys(("checkpoint_rule", "checkpoint_step", "checkpoint_restore"), first.get("checkpoint")),
-            }.get(field, first.get("culprit"))
+    return {
+        "verdict": report["verdict"],
+        "class_top1": first.get("failure_class"),
+        "class_best": first.get("failure_class"),
+        "hardware": first.get("hardware"),
+        "requeue": first.get("requeue"),
+        "exclude": first.get("requeue"),
+        "actions_required": [a["action"] for a in first.get("actions", [])],
+        "actions_forbidden": [a["action"] for a in first.get("actions", [])],
+        "safe": [(a["action"], a["target"]) for a in first.get("actions", [])],
+        **dict.fromkeys(("checkpoint_rule", "checkpoint_step", "checkpoint_restore"), first.get("checkpoint")),
+    }.get(field, first.get("culprit"))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -141,9 +153,16 @@ def _essence(report: dict[str, Any]) -> dict[str, Any]:
     parts = []
     for incident in report["incidents"]:
         culprit = {key: incident["culprit"].get(key) for key in ("kind", "node", "gpu", "pci", "rank", "job")}
-        parts.append({"class": incident["failure_class"], "culprit": culprit, "requeue": incident["requeue"]["verdict"],
-                      "exclude": incident["requeue"]["exclude"], "step": incident["checkpoint"]["step"],
-                      "actions": [action["action"] for action in incident["actions"]]})
+        parts.append(
+            {
+                "class": incident["failure_class"],
+                "culprit": culprit,
+                "requeue": incident["requeue"]["verdict"],
+                "exclude": incident["requeue"]["exclude"],
+                "step": incident["checkpoint"]["step"],
+                "actions": [action["action"] for action in incident["actions"]],
+            }
+        )
     return {"verdict": report["verdict"], "incidents": parts}
 
 
@@ -174,7 +193,7 @@ def test_evidence_is_quoted_from_the_line_it_names(answers: Answers, name: str) 
                 where = item["line"] - 1
             else:
                 assert item["offset"] is not None, f"neither line nor offset: {item}"
-                where = data[:item["offset"]].count(b"\n")
+                where = data[: item["offset"]].count(b"\n")
             if _squeezed(item["text"]) not in _squeezed(lines[where]):
                 assert source.suffix in (".json", ".jsonl", ".yaml"), f"not quoted as it stands: {item}"
                 _assert_read_from_document(item, lines, where)
@@ -199,7 +218,7 @@ def _assert_read_from_document(item: dict[str, Any], lines: list[str], where: in
         name, _, said = item["text"].partition(": ")
         # The words of our own are lower case and without digits; names, reasons and numbers come from the document.
         parts = [word for word in re.findall(r"[\w.-]*[A-Z0-9][\w.-]*", said) if word not in ("True", "False")]
-        near = "\n".join(lines[max(0, where - 30):where + 30])
+        near = "\n".join(lines[max(0, where - 30) : where + 30])
         assert not parts or any(part in lines[where] for part in parts), item
         own = re.split("[ /]", name)[-1]
         assert own in "\n".join(lines), item

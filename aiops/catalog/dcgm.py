@@ -55,8 +55,14 @@ def metric_names() -> MetricNames:
     with open(catalog_dir() / "dcgm_fields.csv", encoding="utf-8", newline="") as handle:
         for row in csv.DictReader(handle):
             aliases = [row["name"], *row["aliases"].split()]
-            field = MetricField(row["name"], int(row["id"]) if row["id"] else None, row["type"] == "counter",
-                                row["unit"], tuple(re.split(r"[*=]", alias)[0] for alias in aliases), row["meaning"])
+            field = MetricField(
+                row["name"],
+                int(row["id"]) if row["id"] else None,
+                row["type"] == "counter",
+                row["unit"],
+                tuple(re.split(r"[*=]", alias)[0] for alias in aliases),
+                row["meaning"],
+            )
             fields[field.name] = field
             metrics.update(_named(field, aliases))
             columns.update(_named(field, row["columns"].split()))

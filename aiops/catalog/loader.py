@@ -16,10 +16,39 @@ from aiops.resources import catalog_dir
 
 LINE_KINDS = frozenset({"kernel", "training", "scheduler", "text"})
 
-_SIGNAL_KEYS = {"id", "title", "match", "in", "severity", "role", "about", "says", "split", "anchored", "detector",
-                "examples", "not", "source"}
-_FAILURE_KEYS = {"id", "title", "culprit", "hardware", "causes", "effects", "contradicts", "decides", "checkpoint",
-                 "requeue", "playbook", "source", "test", "prior", "explains_death"}
+_SIGNAL_KEYS = {
+    "id",
+    "title",
+    "match",
+    "in",
+    "severity",
+    "role",
+    "about",
+    "says",
+    "split",
+    "anchored",
+    "detector",
+    "examples",
+    "not",
+    "source",
+}
+_FAILURE_KEYS = {
+    "id",
+    "title",
+    "culprit",
+    "hardware",
+    "causes",
+    "effects",
+    "contradicts",
+    "decides",
+    "checkpoint",
+    "requeue",
+    "playbook",
+    "source",
+    "test",
+    "prior",
+    "explains_death",
+}
 _SIGN_KEYS = {"sign", "where", "weight", "on", "within", "expected", "why", "despite_success"}
 _STEP_KEYS = {"action", "why", "needs", "risk", "approval", "check"}
 
@@ -62,8 +91,13 @@ def _load(extra: tuple[Path, ...]) -> Catalog:
     for path, entry in raw_failures:
         failure = _failure(path, entry, groups)
         failures[failure.id] = failure
-    return Catalog(signals=tuple(signals.values()), failures=failures, playbooks=playbooks,
-                   xids=_codes(catalog_dir() / "xid.csv", "xid"), sxids=_codes(catalog_dir() / "sxid.csv", "sxid"))
+    return Catalog(
+        signals=tuple(signals.values()),
+        failures=failures,
+        playbooks=playbooks,
+        xids=_codes(catalog_dir() / "xid.csv", "xid"),
+        sxids=_codes(catalog_dir() / "sxid.csv", "sxid"),
+    )
 
 
 def _entries(path: Path) -> Iterator[Mapping[str, Any]]:
@@ -111,19 +145,34 @@ def _signal(path: Path, entry: Mapping[str, Any]) -> Signal:
     _check_keys(path, what, entry, _SIGNAL_KEYS, ("id", "title", "match", "in", "examples", "source"))
     kinds = frozenset(_texts(path, what, entry["in"]))
     if not kinds <= LINE_KINDS:
-        raise CatalogError(f"{path}: {what}: 'in' knows {', '.join(sorted(LINE_KINDS))}, not {sorted(kinds - LINE_KINDS)[0]!r}")
+        raise CatalogError(
+            f"{path}: {what}: 'in' knows {', '.join(sorted(LINE_KINDS))}, not {sorted(kinds - LINE_KINDS)[0]!r}"
+        )
     try:
         severity = Severity[str(entry.get("severity", "error")).upper()]
         role = Role(str(entry.get("role", "root")))
     except (KeyError, ValueError) as error:
-        raise CatalogError(f"{path}: {what}: {error.args[0]!r} is no severity (info, warning, error, fatal) "
-                           "or role (root, echo, context)") from None
-    return Signal(id=str(entry["id"]), title=str(entry["title"]), match=_texts(path, what, entry["match"]), kinds=kinds,
-                  severity=severity, role=role, about=str(entry.get("about", "rank")),
-                  says=dict(entry.get("says") or {}), split=_texts(path, what, entry.get("split")),
-                  anchored=bool(entry.get("anchored", False)), detector=str(entry.get("detector", "signals")),
-                  examples=_texts(path, what, entry["examples"]), counter_examples=_texts(path, what, entry.get("not")),
-                  source=str(entry["source"]), file=path.name)
+        raise CatalogError(
+            f"{path}: {what}: {error.args[0]!r} is no severity (info, warning, error, fatal) "
+            "or role (root, echo, context)"
+        ) from None
+    return Signal(
+        id=str(entry["id"]),
+        title=str(entry["title"]),
+        match=_texts(path, what, entry["match"]),
+        kinds=kinds,
+        severity=severity,
+        role=role,
+        about=str(entry.get("about", "rank")),
+        says=dict(entry.get("says") or {}),
+        split=_texts(path, what, entry.get("split")),
+        anchored=bool(entry.get("anchored", False)),
+        detector=str(entry.get("detector", "signals")),
+        examples=_texts(path, what, entry["examples"]),
+        counter_examples=_texts(path, what, entry.get("not")),
+        source=str(entry["source"]),
+        file=path.name,
+    )
 
 
 def _sign(path: Path, what: str, entry: Any) -> Sign:
@@ -133,10 +182,16 @@ def _sign(path: Path, what: str, entry: Any) -> Sign:
         raise CatalogError(f"{path}: {what}: a sign is a name or a mapping, not {entry!r}")
     _check_keys(path, f"{what}: sign", entry, _SIGN_KEYS, ("sign",))
     where = {str(k): tuple(v) if isinstance(v, list) else (v,) for k, v in (entry.get("where") or {}).items()}
-    return Sign(sign=str(entry["sign"]), where=where, weight=float(entry.get("weight", 0.0)),
-                on=str(entry.get("on", "any")), within=float(entry.get("within", 3600.0)),
-                expected=str(entry.get("expected", "")), why=str(entry.get("why", "")),
-                despite_success=bool(entry.get("despite_success", False)))
+    return Sign(
+        sign=str(entry["sign"]),
+        where=where,
+        weight=float(entry.get("weight", 0.0)),
+        on=str(entry.get("on", "any")),
+        within=float(entry.get("within", 3600.0)),
+        expected=str(entry.get("expected", "")),
+        why=str(entry.get("why", "")),
+        despite_success=bool(entry.get("despite_success", False)),
+    )
 
 
 def _signs(path: Path, what: str, entries: Any, groups: Mapping[str, list[Any]]) -> tuple[Sign, ...]:
@@ -153,17 +208,30 @@ def _signs(path: Path, what: str, entries: Any, groups: Mapping[str, list[Any]])
 
 def _failure(path: Path, entry: Mapping[str, Any], groups: Mapping[str, list[Any]]) -> FailureClass:
     what = f"failure class {entry.get('id')!r}"
-    _check_keys(path, what, entry, _FAILURE_KEYS,
-                ("id", "title", "culprit", "checkpoint", "requeue", "playbook", "source", "test"))
+    _check_keys(
+        path,
+        what,
+        entry,
+        _FAILURE_KEYS,
+        ("id", "title", "culprit", "checkpoint", "requeue", "playbook", "source", "test"),
+    )
     return FailureClass(
-        id=str(entry["id"]), title=str(entry["title"]), culprit=str(entry["culprit"]),
-        hardware=bool(entry.get("hardware", False)), causes=_signs(path, what, entry.get("causes"), groups),
+        id=str(entry["id"]),
+        title=str(entry["title"]),
+        culprit=str(entry["culprit"]),
+        hardware=bool(entry.get("hardware", False)),
+        causes=_signs(path, what, entry.get("causes"), groups),
         effects=_signs(path, what, entry.get("effects"), groups),
         contradicts=_signs(path, what, entry.get("contradicts"), groups),
-        decides=_texts(path, what, entry.get("decides")), checkpoint=str(entry["checkpoint"]),
-        requeue=str(entry["requeue"]), playbook=str(entry["playbook"]), source=str(entry["source"]),
-        test=str(entry["test"]), prior=float(entry.get("prior", 0.0)),
-        explains_death=bool(entry.get("explains_death", True)))
+        decides=_texts(path, what, entry.get("decides")),
+        checkpoint=str(entry["checkpoint"]),
+        requeue=str(entry["requeue"]),
+        playbook=str(entry["playbook"]),
+        source=str(entry["source"]),
+        test=str(entry["test"]),
+        prior=float(entry.get("prior", 0.0)),
+        explains_death=bool(entry.get("explains_death", True)),
+    )
 
 
 def _playbook(path: Path, entry: Mapping[str, Any]) -> Playbook:
@@ -172,9 +240,16 @@ def _playbook(path: Path, entry: Mapping[str, Any]) -> Playbook:
     steps = []
     for raw in entry["steps"]:
         _check_keys(path, f"{what}: step", raw, _STEP_KEYS, ("action", "why"))
-        steps.append(Step(action=str(raw["action"]), why=str(raw["why"]), needs=_texts(path, what, raw.get("needs")),
-                          risk=str(raw.get("risk", "none")), approval=bool(raw.get("approval", False)),
-                          check=_texts(path, what, raw.get("check"))))
+        steps.append(
+            Step(
+                action=str(raw["action"]),
+                why=str(raw["why"]),
+                needs=_texts(path, what, raw.get("needs")),
+                risk=str(raw.get("risk", "none")),
+                approval=bool(raw.get("approval", False)),
+                check=_texts(path, what, raw.get("check")),
+            )
+        )
     return Playbook(id=str(entry["id"]), steps=tuple(steps))
 
 
@@ -182,6 +257,9 @@ def _codes(path: Path, key: str) -> dict[int, XidCode]:
     if not path.exists():
         return {}
     with open(path, encoding="utf-8", newline="") as handle:
-        return {int(row[key]): XidCode(int(row[key]), row["name"], row["category"], row["severity"],
-                                       row["recommended_action"], row["source"])
-                for row in csv.DictReader(handle)}
+        return {
+            int(row[key]): XidCode(
+                int(row[key]), row["name"], row["category"], row["severity"], row["recommended_action"], row["source"]
+            )
+            for row in csv.DictReader(handle)
+        }

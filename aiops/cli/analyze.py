@@ -15,13 +15,21 @@ if TYPE_CHECKING:
 
 
 def analyze(
-    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Directories, files or archives; - reads standard input.")],
+    paths: Annotated[
+        list[str], typer.Argument(metavar="PATH...", help="Directories, files or archives; - reads standard input.")
+    ],
     format: Annotated[str, typer.Option("--format", "-f", help="text, json, md, html or slack.")] = "text",
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write to this file instead of standard output.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Write to this file instead of standard output.")
+    ] = None,
     html: Annotated[Path | None, typer.Option("--html", help="Write the HTML page as well.")] = None,
-    catalog: Annotated[list[Path] | None, typer.Option("--catalog", help="Directory with a site's own signals and classes.")] = None,
+    catalog: Annotated[
+        list[Path] | None, typer.Option("--catalog", help="Directory with a site's own signals and classes.")
+    ] = None,
     price: Annotated[float | None, typer.Option("--gpu-hour-price", help="Price of a GPU-hour, for the cost.")] = None,
-    llm: Annotated[bool, typer.Option("--llm", help="Let a model write the narrative (AIOPS_LLM_MODEL, AIOPS_LLM_BASE_URL).")] = False,
+    llm: Annotated[
+        bool, typer.Option("--llm", help="Let a model write the narrative (AIOPS_LLM_MODEL, AIOPS_LLM_BASE_URL).")
+    ] = False,
     llm_model: Annotated[str | None, typer.Option("--llm-model", help="Model for --llm.")] = None,
     llm_url: Annotated[str | None, typer.Option("--llm-url", help="OpenAI-compatible endpoint for --llm.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")] = False,
@@ -37,8 +45,11 @@ def analyze(
 
     render = renderer(format)
     settings = Settings.from_environment()
-    settings = replace(settings, catalog_dirs=(*settings.catalog_dirs, *(catalog or ())),
-                       gpu_hour_price=price if price is not None else settings.gpu_hour_price)
+    settings = replace(
+        settings,
+        catalog_dirs=(*settings.catalog_dirs, *(catalog or ())),
+        gpu_hour_price=price if price is not None else settings.gpu_hour_price,
+    )
     with show.progress(quiet=quiet) as progress:
         report = analyze_paths(paths, settings, progress)
     if llm or llm_model:
@@ -57,7 +68,9 @@ def _rendered(render: object, format: str, report: Report, *, terminal: bool) ->
 
     assert callable(render)
     if format == "text":
-        text: str = render(report, width=show.width(), color=terminal and show.color_wanted(), unicode=show.unicode_wanted())
+        text: str = render(
+            report, width=show.width(), color=terminal and show.color_wanted(), unicode=show.unicode_wanted()
+        )
         return text
     plain: str = render(report)
     return plain

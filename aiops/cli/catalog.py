@@ -25,7 +25,9 @@ def _load(extra: list[Path] | None) -> Catalog:
 
 
 @app.command("list")
-def list_entries(what: Annotated[str, typer.Argument(help="failures, signals or playbooks.")] = "failures", catalog: _Extra = None) -> None:
+def list_entries(
+    what: Annotated[str, typer.Argument(help="failures, signals or playbooks.")] = "failures", catalog: _Extra = None
+) -> None:
     """List entries, one a line: id and title."""
     from aiops.cli import show
 
@@ -44,7 +46,10 @@ def list_entries(what: Annotated[str, typer.Argument(help="failures, signals or 
 
 
 @app.command("show")
-def show_entry(name: Annotated[str, typer.Argument(help="Id of a failure class or signal, or an Xid such as 79.")], catalog: _Extra = None) -> None:
+def show_entry(
+    name: Annotated[str, typer.Argument(help="Id of a failure class or signal, or an Xid such as 79.")],
+    catalog: _Extra = None,
+) -> None:
     """Show one entry with everything it says."""
     explain(name, catalog)
 
@@ -60,11 +65,15 @@ def lint(catalog: _Extra = None) -> None:
     if mistakes:
         show.write("\n".join(mistakes))
         raise typer.Exit(2)
-    show.write(f"{len(loaded.signals)} signals, {len(loaded.failures)} failure classes, {len(loaded.playbooks)} playbooks: no mistakes")
+    show.write(
+        f"{len(loaded.signals)} signals, {len(loaded.failures)} failure classes, {len(loaded.playbooks)} playbooks: no mistakes"
+    )
 
 
 @app.command("test")
-def test(text: Annotated[str, typer.Argument(help="A log line; - reads lines from standard input.")], catalog: _Extra = None) -> None:
+def test(
+    text: Annotated[str, typer.Argument(help="A log line; - reads lines from standard input.")], catalog: _Extra = None
+) -> None:
     """Say which signals a line hits and which failure classes they are signs of."""
     import sys
 
@@ -77,15 +86,25 @@ def test(text: Annotated[str, typer.Argument(help="A log line; - reads lines fro
     for line in lines:
         for signal, fields in signals_of_line(loaded, line):
             hits += 1
-            classes = sorted({f.id for f, cause in loaded.causes_by_sign.get(signal.id, ()) if cause.matches(signal.id, fields) or not cause.where})
+            classes = sorted(
+                {
+                    f.id
+                    for f, cause in loaded.causes_by_sign.get(signal.id, ())
+                    if cause.matches(signal.id, fields) or not cause.where
+                }
+            )
             show.write(show.plain(f"{signal.id}  {fields or ''}  → {', '.join(classes) or 'no class by itself'}"))
     if not hits:
         show.write("no signal")
         raise typer.Exit(11)
 
 
-def explain(term: Annotated[str, typer.Argument(help="A failure class, a signal, or an Xid or SXid code (xid79, 79, sxid 20034).")],
-            catalog: _Extra = None) -> None:
+def explain(
+    term: Annotated[
+        str, typer.Argument(help="A failure class, a signal, or an Xid or SXid code (xid79, 79, sxid 20034).")
+    ],
+    catalog: _Extra = None,
+) -> None:
     """Explain a failure class, a signal, an Xid or an SXid code in plain words."""
     from aiops.cli import show
 
@@ -99,23 +118,43 @@ def explain(term: Annotated[str, typer.Argument(help="A failure class, a signal,
         show.write(_code(loaded, int(code[2]), sxid=(code[1] or "").lower() == "sxid" or int(code[2]) >= 10_000))
     else:
         near = [name for name in (*loaded.failures, *loaded.by_id) if term.lower() in name.lower()][:8]
-        raise InputError(f"nothing is known as {show.plain(term)!r}" + (f"; similar: {', '.join(near)}" if near else
-                                                                        "; see 'aiops catalog list failures'"))
+        raise InputError(
+            f"nothing is known as {show.plain(term)!r}"
+            + (f"; similar: {', '.join(near)}" if near else "; see 'aiops catalog list failures'")
+        )
 
 
 def _failure(catalog: Catalog, failure: FailureClass) -> str:
-    lines = [f"{failure.id}: {failure.title}", "",
-             f"at fault      {failure.culprit}{' (hardware)' if failure.hardware else ''}",
-             f"requeue       {failure.requeue}", f"checkpoint    rule {failure.checkpoint}", f"source        {failure.source}", "", "signs"]
+    lines = [
+        f"{failure.id}: {failure.title}",
+        "",
+        f"at fault      {failure.culprit}{' (hardware)' if failure.hardware else ''}",
+        f"requeue       {failure.requeue}",
+        f"checkpoint    rule {failure.checkpoint}",
+        f"source        {failure.source}",
+        "",
+        "signs",
+    ]
     lines += [f"  {_sign(c.sign, c.where)}  weight {c.weight:g}" for c in failure.causes]
     if failure.contradicts:
-        lines += ["speaks against it", *(f"  {_sign(c.sign, c.where)}  weight {c.weight:g}: {c.why}" for c in failure.contradicts)]
+        lines += [
+            "speaks against it",
+            *(f"  {_sign(c.sign, c.where)}  weight {c.weight:g}: {c.why}" for c in failure.contradicts),
+        ]
     if failure.effects:
-        lines += ["what follows from it", "  " + ", ".join(dict.fromkeys(_sign(e.sign, e.where) for e in failure.effects))]
+        lines += [
+            "what follows from it",
+            "  " + ", ".join(dict.fromkeys(_sign(e.sign, e.where) for e in failure.effects)),
+        ]
     if failure.decides:
         lines += ["what would decide", *(f"  {text}" for text in failure.decides)]
-    lines += ["what to do", *(f"  {number}. {step.action}: {step.why}" for number, step in
-                             enumerate(catalog.playbooks[failure.playbook].steps, 1))]
+    lines += [
+        "what to do",
+        *(
+            f"  {number}. {step.action}: {step.why}"
+            for number, step in enumerate(catalog.playbooks[failure.playbook].steps, 1)
+        ),
+    ]
     return "\n".join(lines)
 
 
@@ -128,9 +167,18 @@ def _sign(sign: str, where: object) -> str:
 
 def _signal(catalog: Catalog, signal: Signal) -> str:
     classes = sorted({f.id for f, _ in catalog.causes_by_sign.get(signal.id, ())})
-    return "\n".join([f"{signal.id}: {signal.title}", "", f"appears in    {', '.join(sorted(signal.kinds))} lines",
-                      f"role          {signal.role.value}", f"source        {signal.source}", f"sign of       {', '.join(classes) or 'nothing by itself'}",
-                      "examples", *(f"  {example}" for example in signal.examples)])
+    return "\n".join(
+        [
+            f"{signal.id}: {signal.title}",
+            "",
+            f"appears in    {', '.join(sorted(signal.kinds))} lines",
+            f"role          {signal.role.value}",
+            f"source        {signal.source}",
+            f"sign of       {', '.join(classes) or 'nothing by itself'}",
+            "examples",
+            *(f"  {example}" for example in signal.examples),
+        ]
+    )
 
 
 def _code(catalog: Catalog, code: int, *, sxid: bool) -> str:
@@ -139,9 +187,19 @@ def _code(catalog: Catalog, code: int, *, sxid: bool) -> str:
     if entry is None:
         raise InputError(f"{word} {code} is not in the catalog")
     sign, field = ("nvswitch.sxid", "sxid") if sxid else ("gpu.xid", "xid")
-    classes = [f for f, cause in catalog.causes_by_sign.get(sign, ()) if str(code) in {str(v) for v in cause.where.get(field, ())}]
-    lines = [f"{word} {code}: {entry.name}", "", f"category      {entry.category}", f"severity      {entry.severity}",
-             f"NVIDIA says   {entry.action}", f"source        {entry.source}"]
+    classes = [
+        f
+        for f, cause in catalog.causes_by_sign.get(sign, ())
+        if str(code) in {str(v) for v in cause.where.get(field, ())}
+    ]
+    lines = [
+        f"{word} {code}: {entry.name}",
+        "",
+        f"category      {entry.category}",
+        f"severity      {entry.severity}",
+        f"NVIDIA says   {entry.action}",
+        f"source        {entry.source}",
+    ]
     lines += [f"sign of       {failure.id}: {failure.title} (requeue: {failure.requeue})" for failure in classes]
     if not classes:
         lines.append("sign of       no failure class by itself")

@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(no_args_is_help=True, help="Save what a live system knows about a window, to be analysed now or later.")
+app = typer.Typer(
+    no_args_is_help=True, help="Save what a live system knows about a window, to be analysed now or later."
+)
 
 
 @app.command("prometheus")
@@ -17,7 +19,9 @@ def prometheus(
     end: Annotated[str, typer.Option("--end", help="Likewise.")] = "now",
     out: Annotated[Path, typer.Option("--out", "-o", help="Case directory to make.")] = Path("case"),
     step: Annotated[str | None, typer.Option("--step", help="Time between samples, such as 30s.")] = None,
-    match: Annotated[list[str] | None, typer.Option("--match", help='Label matcher, such as Hostname=~"gx-.*"; may be repeated.')] = None,
+    match: Annotated[
+        list[str] | None, typer.Option("--match", help='Label matcher, such as Hostname=~"gx-.*"; may be repeated.')
+    ] = None,
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds that one answer may take.")] = 30.0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")] = False,
 ) -> None:
@@ -28,6 +32,15 @@ def prometheus(
     from aiops.sources.prometheus import collect
 
     with show.progress(quiet=quiet) as progress:
-        path = collect(url, start, end, out, step=step, match=match, timeout=timeout,
-                       token=os.environ.get("AIOPS_PROMETHEUS_TOKEN") or None, progress=progress)
+        path = collect(
+            url,
+            start,
+            end,
+            out,
+            step=step,
+            match=match,
+            timeout=timeout,
+            token=os.environ.get("AIOPS_PROMETHEUS_TOKEN") or None,
+            progress=progress,
+        )
     show.write(f"saved to {show.plain(str(path))}; next: aiops analyze {show.plain(str(path))}")

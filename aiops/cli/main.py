@@ -11,10 +11,15 @@ import typer
 from aiops.cli import analyze, catalog, collect, scan, slack, surfaces, triage
 from aiops.errors import AiopsError
 
-app = typer.Typer(name="aiops", no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None,
-                  context_settings={"help_option_names": ["-h", "--help"]},
-                  help="Incident analyzer for GPU training clusters: evidence in, one verdict out, with proof and the next command.",
-                  epilog="Exit codes: 0 no incident, 10 incident, 11 inconclusive, 2 bad input or usage, 3 a source failed.")
+app = typer.Typer(
+    name="aiops",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Incident analyzer for GPU training clusters: evidence in, one verdict out, with proof and the next command.",
+    epilog="Exit codes: 0 no incident, 10 incident, 11 inconclusive, 2 bad input or usage, 3 a source failed.",
+)
 
 
 def _version(value: bool) -> None:
@@ -26,7 +31,11 @@ def _version(value: bool) -> None:
 
 
 @app.callback()
-def _root(version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False) -> None:
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
     """Options of all commands."""
 
 

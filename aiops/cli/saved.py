@@ -29,7 +29,9 @@ def report_of(paths: list[str]) -> Report:
                 return Report.from_json(Path(paths[0]).read_bytes())
             except ValidationError as error:
                 first = error.errors()[0]
-                raise InputError(f"no valid report: {'.'.join(map(str, first['loc']))}: {first['msg']}", path=paths[0]) from None
+                raise InputError(
+                    f"no valid report: {'.'.join(map(str, first['loc']))}: {first['msg']}", path=paths[0]
+                ) from None
     from aiops.pipeline import analyze_paths
 
     return analyze_paths(paths)

@@ -9,8 +9,12 @@ import typer
 
 
 def scan(
-    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Directories, files or archives; - reads standard input.")],
-    catalog: Annotated[list[Path] | None, typer.Option("--catalog", help="Directory with a site's own signals.")] = None,
+    paths: Annotated[
+        list[str], typer.Argument(metavar="PATH...", help="Directories, files or archives; - reads standard input.")
+    ],
+    catalog: Annotated[
+        list[Path] | None, typer.Option("--catalog", help="Directory with a site's own signals.")
+    ] = None,
     kind: Annotated[list[str] | None, typer.Option("--kind", help="Only these kinds, for example gpu.xid.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")] = False,
 ) -> None:

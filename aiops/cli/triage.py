@@ -9,12 +9,22 @@ import typer
 
 
 def triage(
-    paths: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Bundles, or directories that hold one bundle each.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Directory for reports, results.parquet and summary.md.")] = Path("triage"),
-    jobs: Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Worker processes; default: the processors.")] = None,
-    each: Annotated[bool | None, typer.Option("--each/--whole", help="Every entry of DIR is a bundle / DIR itself is one.")] = None,
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="DIR...", help="Bundles, or directories that hold one bundle each.")
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Directory for reports, results.parquet and summary.md.")
+    ] = Path("triage"),
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", min=1, help="Worker processes; default: the processors.")
+    ] = None,
+    each: Annotated[
+        bool | None, typer.Option("--each/--whole", help="Every entry of DIR is a bundle / DIR itself is one.")
+    ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Analyse everything again.")] = False,
-    catalog: Annotated[list[Path] | None, typer.Option("--catalog", help="Directory with a site's own entries.")] = None,
+    catalog: Annotated[
+        list[Path] | None, typer.Option("--catalog", help="Directory with a site's own entries.")
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")] = False,
 ) -> None:
     """Analyse many bundles; resumes where it stopped, and one bad bundle never stops the rest."""

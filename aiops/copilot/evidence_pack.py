@@ -68,8 +68,11 @@ class EvidencePack:
 
     def texts(self) -> list[str]:
         """All text that a stranger may have written."""
-        return [*self.facts, *(line for line, _ in self.timeline),
-                *(part for item in self.items.values() for part in (item.head, item.text))]
+        return [
+            *self.facts,
+            *(line for line, _ in self.timeline),
+            *(part for item in self.items.values() for part in (item.head, item.text)),
+        ]
 
 
 @dataclass(slots=True)
@@ -115,15 +118,25 @@ def build_pack(incident: Incident, redactor: Redactor) -> EvidencePack:
     if any(action.action is ActionName.REQUEUE_EXCLUDING_NODE for action in allowed):
         targets += incident.requeue.exclude
     checkpoint = (incident.checkpoint.restore or "").rstrip("/").rpartition("/")[2]
-    labels = [incident.failure_class, *(h.failure_class for h in incident.hypotheses), checkpoint,
-              *(f.sign for f in incident.findings), *(action.action.value for action in incident.actions)]
+    labels = [
+        incident.failure_class,
+        *(h.failure_class for h in incident.hypotheses),
+        checkpoint,
+        *(f.sign for f in incident.findings),
+        *(action.action.value for action in incident.actions),
+    ]
     return EvidencePack(
-        facts=facts, timeline=timeline, items=writer.items, left_out=left_out, redacted=redactor.count - before,
+        facts=facts,
+        timeline=timeline,
+        items=writer.items,
+        left_out=left_out,
+        redacted=redactor.count - before,
         actions=frozenset(action.action for action in allowed),
         action_targets=frozenset(target.lower() for target in targets),
         action_gpus=frozenset(action.target.gpu for action in allowed if action.target.gpu is not None),
         labels=frozenset(label.lower() for label in labels if label),
-        commands=tuple(command for action in allowed for command in action.commands))
+        commands=tuple(command for action in allowed for command in action.commands),
+    )
 
 
 def _quotation(evidence: Evidence, writer: _Writer, around: int) -> Item:
@@ -165,8 +178,10 @@ def _timeline(incident: Incident, writer: _Writer) -> tuple[tuple[str, tuple[str
 
 def _facts(incident: Incident) -> Iterable[str]:
     yield f"title: {incident.title}"
-    yield (f"failure class: {incident.failure_class}, confidence {incident.confidence:.2f} "
-           f"({round(incident.confidence * 100)} %), {'hardware' if incident.hardware else 'not hardware'}")
+    yield (
+        f"failure class: {incident.failure_class}, confidence {incident.confidence:.2f} "
+        f"({round(incident.confidence * 100)} %), {'hardware' if incident.hardware else 'not hardware'}"
+    )
     culprits = [incident.culprit, *(c for c in incident.culprits if c != incident.culprit)]
     for culprit in culprits[:16]:
         yield f"culprit: {_culprit(culprit)}"
@@ -174,9 +189,11 @@ def _facts(incident: Incident) -> Iterable[str]:
         yield f"number of culprits: {len(culprits)}"
     # Words, not digits: a digit here would justify any claim that counts so far.
     for place, hypothesis in zip(("first", "second", "third"), incident.hypotheses, strict=False):
-        yield (f"{place} hypothesis: {hypothesis.failure_class}, confidence {hypothesis.confidence:.2f} "
-               f"({round(hypothesis.confidence * 100)} %), {_culprit(hypothesis.culprit)}, explains "
-               f"{', '.join(hypothesis.explains[:20]) or 'nothing'}")
+        yield (
+            f"{place} hypothesis: {hypothesis.failure_class}, confidence {hypothesis.confidence:.2f} "
+            f"({round(hypothesis.confidence * 100)} %), {_culprit(hypothesis.culprit)}, explains "
+            f"{', '.join(hypothesis.explains[:20]) or 'nothing'}"
+        )
         for label, texts in (("against it", hypothesis.against), ("would decide", hypothesis.would_decide)):
             for text in texts[:3]:
                 yield f"{place} hypothesis, {label}: {text}"
@@ -196,10 +213,16 @@ def _plan(incident: Incident) -> Iterable[str]:
     parts += [f"{checkpoint.lost_steps} steps lost"] if checkpoint.lost_steps is not None else []
     yield f"checkpoint: {', '.join(parts)}: {checkpoint.why}"
     for action in incident.actions[:12]:
-        target = ", ".join(f"{name} {value}" for name, value in (
-            ("node", action.target.node), ("GPU", action.target.gpu), ("job", action.target.job)) if value is not None)
-        state = f"blocked by policy: {'; '.join(action.blocked_by)}" if action.blocked_by else (
-            "needs approval" if action.requires_approval else "allowed")
+        target = ", ".join(
+            f"{name} {value}"
+            for name, value in (("node", action.target.node), ("GPU", action.target.gpu), ("job", action.target.job))
+            if value is not None
+        )
+        state = (
+            f"blocked by policy: {'; '.join(action.blocked_by)}"
+            if action.blocked_by
+            else ("needs approval" if action.requires_approval else "allowed")
+        )
         yield f"action {action.action.value}: {target or 'no target'}, {state}: {action.why}"
 
 
@@ -224,6 +247,14 @@ def _seconds(first: str | None, last: str | None) -> float | None:
 
 
 def _culprit(culprit: Culprit) -> str:
-    named = (("node", culprit.node), ("GPU", culprit.gpu), ("UUID", culprit.gpu_uuid), ("PCI", culprit.pci),
-             ("rank", culprit.rank), ("job", culprit.job), ("cluster", culprit.cluster), ("name", culprit.name))
+    named = (
+        ("node", culprit.node),
+        ("GPU", culprit.gpu),
+        ("UUID", culprit.gpu_uuid),
+        ("PCI", culprit.pci),
+        ("rank", culprit.rank),
+        ("job", culprit.job),
+        ("cluster", culprit.cluster),
+        ("name", culprit.name),
+    )
     return ", ".join([culprit.kind, *(f"{label} {value}" for label, value in named if value is not None)])

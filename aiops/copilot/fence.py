@@ -12,8 +12,10 @@ NonceSource = Callable[[], str]
 
 _LOOK = 20_000
 """Characters of a text that are looked at; no item of a pack is nearly as long."""
-_ANSI = re.compile(r"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}[@-~]|\][^\x07\x1b\n]{0,512}(?:\x07|\x1b\\)"
-                   r"|[P^_X][^\x1b\n]{0,512}\x1b\\|.)?")
+_ANSI = re.compile(
+    r"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}[@-~]|\][^\x07\x1b\n]{0,512}(?:\x07|\x1b\\)"
+    r"|[P^_X][^\x1b\n]{0,512}\x1b\\|.)?"
+)
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 _VARIATION = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
 
@@ -36,7 +38,7 @@ def cut(text: str, length: int) -> str:
         return text
     mark = " […] "
     tail = length // 4
-    return text[:length - tail - len(mark)] + mark + text[-tail:]
+    return text[: length - tail - len(mark)] + mark + text[-tail:]
 
 
 def new_nonce() -> str:

@@ -26,9 +26,15 @@ MAX_CLAIM = 600
 
 _QUOTE = re.compile(r"```+|`|[\"“”„«»]")
 _CITATION = re.compile(r"\s*[\[(]([A-Za-z][\w.:-]{0,31}(?:\s*[,;]\s*[A-Za-z][\w.:-]{0,31})*)[\])]")
-_PLACE_WORD = re.compile(r"\b(?:node|host|hostname|server|machine|switch|rack|pod)s?\s+"
-                         r"(?:named |called )?([A-Za-z][A-Za-z-]{1,62})(?![\w.-]*\w)", re.IGNORECASE)
-_ENGLISH_AFTER_PLACE = frozenset(re.findall(r"\w+", """
+_PLACE_WORD = re.compile(
+    r"\b(?:node|host|hostname|server|machine|switch|rack|pod)s?\s+"
+    r"(?:named |called )?([A-Za-z][A-Za-z-]{1,62})(?![\w.-]*\w)",
+    re.IGNORECASE,
+)
+_ENGLISH_AFTER_PLACE = frozenset(
+    re.findall(
+        r"\w+",
+        """
     a after all also and are as at back be became because become been before being but by came can cannot caused
     come comes could crash crashed crashes detected did died dies disruption do does down drain during ended
     ends entered event events eviction evictions exited fail failed fails failure failures fault faults fell for
@@ -38,7 +44,9 @@ _ENGLISH_AFTER_PLACE = frozenset(re.findall(r"\w+", """
     since so spec started state stayed still stopped stops taint template than that the their then there these
     they this those to took under unreachable until up was went were when where which while who whose will with
     without would wrote yet
-"""))
+""",
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +124,14 @@ def _reasons(text: str, ids: Sequence[str], pack: EvidencePack, facts: str) -> l
     gpus = frozenset(number for kind, number in names.indices if kind == "GPU")
     plan = ("action ", "requeue: ")
     events = "\n".join((cited, *(fact for fact in pack.facts if not fact.startswith(plan)))).lower()
-    return [*_foreign_letters(text), *_quotations(text, cited, facts), *_names(names, places, proof, pack),
-            *_numbers(names, proof), *_labels(text, proof),
-            *objections(text, pack, events, names.identifiers | places, gpus)]
+    return [
+        *_foreign_letters(text),
+        *_quotations(text, cited, facts),
+        *_names(names, places, proof, pack),
+        *_numbers(names, proof),
+        *_labels(text, proof),
+        *objections(text, pack, events, names.identifiers | places, gpus),
+    ]
 
 
 def _quotations(text: str, cited: str, facts: str) -> list[str]:
@@ -143,8 +156,9 @@ def _names(names: Mentions, places: frozenset[str], proof: _Proof, pack: Evidenc
 
 def _places(text: str) -> frozenset[str]:
     """Hosts may have names of letters only: a word behind "node" is plain English, or such a name."""
-    return frozenset(word for match in _PLACE_WORD.finditer(text)
-                     if (word := match[1].lower()) not in _ENGLISH_AFTER_PLACE)
+    return frozenset(
+        word for match in _PLACE_WORD.finditer(text) if (word := match[1].lower()) not in _ENGLISH_AFTER_PLACE
+    )
 
 
 def _numbers(names: Mentions, proof: _Proof) -> list[str]:
@@ -165,6 +179,11 @@ def _labels(text: str, proof: _Proof) -> list[str]:
 
 def _foreign_letters(text: str) -> list[str]:
     """Letters of other scripts can spell a word that no check recognises: Cyrillic "о" is not Latin "o"."""
-    foreign = any(letter.isalpha() and not letter.isascii() and letter not in "µμΩ"
-                  and not unicodedata.name(letter, "").startswith("LATIN") for letter in text)
+    foreign = any(
+        letter.isalpha()
+        and not letter.isascii()
+        and letter not in "µμΩ"
+        and not unicodedata.name(letter, "").startswith("LATIN")
+        for letter in text
+    )
     return ["is written in letters of another script"] if foreign else []

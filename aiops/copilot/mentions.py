@@ -8,23 +8,40 @@ from dataclasses import dataclass
 from aiops.copilot.quantities import UNIT_PATTERN, digits
 from aiops.model.entity import canonical_pci
 
-_UUID = re.compile(r"\b(?:GPU|MIG)-[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b"
-                   r"|\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b")
-_PCI = re.compile(r"(?<![\w:.])(?:PCI:)?((?:[0-9a-fA-F]{4,8}:)[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?"
-                  r"|[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])(?![\w:]|\.\w)")
+_UUID = re.compile(
+    r"\b(?:GPU|MIG)-[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b"
+    r"|\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b"
+)
+_PCI = re.compile(
+    r"(?<![\w:.])(?:PCI:)?((?:[0-9a-fA-F]{4,8}:)[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?"
+    r"|[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])(?![\w:]|\.\w)"
+)
 _IPV4 = re.compile(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?!\w|\.\w)")
 _DATE_TIME = re.compile(r"(?<!\w)(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?)(?:Z|[+-]\d\d:?\d\d)?(?!\w)")
-_KINDS = {"gpu": "GPU", "cuda": "GPU", "device": "GPU", "rank": "rank", "global rank": "rank",
-          "local rank": "local rank", "node": "node", "node rank": "node"}
+_KINDS = {
+    "gpu": "GPU",
+    "cuda": "GPU",
+    "device": "GPU",
+    "rank": "rank",
+    "global rank": "rank",
+    "local rank": "local rank",
+    "node": "node",
+    "node rank": "node",
+}
 _INDEX = re.compile(
     r"(?<![\w-])(?P<kind>(?:global|local|node)[ _]?rank|rank|gpu|cuda|device|node)(?P<plural>s)?"
     r"(?:[ _]?(?:id|index|idx|number|no\.?))?(?P<join>[\"']?\s{0,6}[:=#]{0,2}\s{0,2}[\[(]?[\"']?)"
     r"(?P<first>\d{1,6})(?P<more>(?:\s?(?:,|and|or|&|to|-|–|, and)\s?\d{1,6}(?![\w.:]\w))*)(?!\w|\.\d|:\d|-\w)",
-    re.IGNORECASE)
-_COUNT = re.compile(r"(?<![\w.,:-])(\d{1,3}(?:,\d{3})+|\d{1,9}) (?:other )?(ranks?|nodes?|hosts?|GPUs?|pods?|lines?)\b",
-                    re.IGNORECASE)
-_LABEL = re.compile(r"(?<![A-Za-z])(s?xid|exit[ _-]?code|step|epoch)\b(?: ?\(PCI[^()]{0,40}\))?"
-                    r"[\"']?\s{0,6}[:=]?\s{0,2}(\d{1,9})(?![\w.]*\w)", re.IGNORECASE)
+    re.IGNORECASE,
+)
+_COUNT = re.compile(
+    r"(?<![\w.,:-])(\d{1,3}(?:,\d{3})+|\d{1,9}) (?:other )?(ranks?|nodes?|hosts?|GPUs?|pods?|lines?)\b", re.IGNORECASE
+)
+_LABEL = re.compile(
+    r"(?<![A-Za-z])(s?xid|exit[ _-]?code|step|epoch)\b(?: ?\(PCI[^()]{0,40}\))?"
+    r"[\"']?\s{0,6}[:=]?\s{0,2}(\d{1,9})(?![\w.]*\w)",
+    re.IGNORECASE,
+)
 _STEP = re.compile(r"(-|–|to)?\s?(\d{1,6})", re.IGNORECASE)
 _TOKEN = re.compile(r"[A-Za-z0-9_/~](?:[\w./:@+-]*[A-Za-z0-9_/])?")
 _WORD_SLASH = re.compile(r"[A-Za-z]+(?:/[A-Za-z]+)+\Z")

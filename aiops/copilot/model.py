@@ -85,8 +85,13 @@ def _open_chat(options: CopilotOptions) -> BaseChatModel:
         raise InputError("the copilot needs langchain: pip install 'aiops[llm]'") from error
     settings: dict[str, Any] = {
         # Servers of one's own want no key, but the client insists on one.
-        "base_url": options.base_url, "api_key": options.api_key or "none", "use_responses_api": False,
-        "timeout": options.timeout, "max_retries": options.retries, "max_tokens": options.max_tokens}
+        "base_url": options.base_url,
+        "api_key": options.api_key or "none",
+        "use_responses_api": False,
+        "timeout": options.timeout,
+        "max_retries": options.retries,
+        "max_tokens": options.max_tokens,
+    }
     if options.temperature is not None:
         settings["temperature"] = options.temperature
     try:
@@ -134,20 +139,29 @@ def _failure(error: Exception, options: CopilotOptions) -> ModelFailure:
     import openai
 
     if isinstance(error, openai.APITimeoutError):
-        return ModelFailure(f"the model did not answer within {options.timeout:g} s "
-                            f"({options.retries + 1} tries)", lasting=True)
+        return ModelFailure(
+            f"the model did not answer within {options.timeout:g} s ({options.retries + 1} tries)", lasting=True
+        )
     if isinstance(error, openai.APIStatusError):
         status = error.status_code
-        reason = {401: "it refuses the API key", 403: "it refuses the API key", 404: "it does not know the model",
-                  429: "it is overloaded or the quota is used up"}.get(status)
-        return ModelFailure(f"the model's endpoint answered HTTP {status}" + (f": {reason}" if reason else ""),
-                            lasting=status in (401, 403, 404, 429) or status >= 500)
+        reason = {
+            401: "it refuses the API key",
+            403: "it refuses the API key",
+            404: "it does not know the model",
+            429: "it is overloaded or the quota is used up",
+        }.get(status)
+        return ModelFailure(
+            f"the model's endpoint answered HTTP {status}" + (f": {reason}" if reason else ""),
+            lasting=status in (401, 403, 404, 429) or status >= 500,
+        )
     if isinstance(error, openai.APIConnectionError):
         return ModelFailure("the model's endpoint cannot be reached, or broke the connection", lasting=True)
     if isinstance(error, (ValueError, TypeError, LookupError, AttributeError)) and not isinstance(
-            error, openai.OpenAIError):
-        return ModelFailure("the endpoint's answer is not of the OpenAI kind (wrong URL, or a proxy's error page?)",
-                            lasting=True)
+        error, openai.OpenAIError
+    ):
+        return ModelFailure(
+            "the endpoint's answer is not of the OpenAI kind (wrong URL, or a proxy's error page?)", lasting=True
+        )
     return ModelFailure(f"asking the model failed ({type(error).__name__})")
 
 

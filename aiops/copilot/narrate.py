@@ -16,8 +16,9 @@ _CHARACTERS_PER_TOKEN = 3
 """Fewer than English has, since log text splits into more tokens."""
 
 
-def narrate(report: Report, options: CopilotOptions, *, model: Model | None = None,
-            nonces: NonceSource = new_nonce) -> Report:
+def narrate(
+    report: Report, options: CopilotOptions, *, model: Model | None = None, nonces: NonceSource = new_nonce
+) -> Report:
     """A copy of the report whose incidents are told by the model; nothing but ``narrative`` differs.
 
     Where the model fails or nothing that it says can be proven, the narrative by rules stays, with a ``note`` that

@@ -39,8 +39,14 @@ class CopilotOptions:
     """Hide IP addresses, too."""
 
     @classmethod
-    def from_environment(cls, *, model: str | None = None, base_url: str | None = None,
-                         timeout: float | None = None, redact_ips: bool = False) -> CopilotOptions:
+    def from_environment(
+        cls,
+        *,
+        model: str | None = None,
+        base_url: str | None = None,
+        timeout: float | None = None,
+        redact_ips: bool = False,
+    ) -> CopilotOptions:
         """Arguments first, then ``AIOPS_LLM_MODEL``, ``AIOPS_LLM_BASE_URL`` (``OPENAI_BASE_URL``, ``OPENAI_API_BASE``),
         ``AIOPS_LLM_API_KEY`` (``OPENAI_API_KEY``) and ``AIOPS_LLM_TIMEOUT`` (seconds).
 

@@ -33,29 +33,63 @@ _UNITS: dict[str, tuple[str, float]] = {
     **dict.fromkeys(("%", "percent", "pct"), ("share", 1.0)),
     **dict.fromkeys(("gpu-hour", "gpu-hours", "gpu hour", "gpu hours"), ("gpu-hours", 1.0)),
 }
-_WORDS = {word: i for i, word in enumerate(
-    ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen",
-     "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"), 2)}
+_WORDS = {
+    word: i
+    for i, word in enumerate(
+        (
+            "two",
+            "three",
+            "four",
+            "five",
+            "six",
+            "seven",
+            "eight",
+            "nine",
+            "ten",
+            "eleven",
+            "twelve",
+            "thirteen",
+            "fourteen",
+            "fifteen",
+            "sixteen",
+            "seventeen",
+            "eighteen",
+            "nineteen",
+            "twenty",
+        ),
+        2,
+    )
+}
 _WORDS |= {"zero": 0, "dozen": 12, "thirty": 30, "forty": 40, "fifty": 50, "sixty": 60}
-VAGUE = re.compile(r"\b(dozens|hundreds?|thousands?|millions?|billions?|twice|double|triple|half|third|quarter)\b",
-                   re.IGNORECASE)
+VAGUE = re.compile(
+    r"\b(dozens|hundreds?|thousands?|millions?|billions?|twice|double|triple|half|third|quarter)\b", re.IGNORECASE
+)
 """Amounts that cannot be compared; a claim may use the word only if its evidence does."""
 
 UNIT_PATTERN = "|".join(sorted(map(re.escape, _UNITS), key=len, reverse=True))
-_NUMBER = (r"(?<![\w.])(?P<sign>(?<![^\s=:(\[,])[-−])?"
-           r"(?P<number>\d{1,3}(?:,\d{3})+(?:\.\d+)?(?![\d,])|\d{1,40}(?:\.\d{1,40})*(?:e[+-]?\d{1,3})?)")
+_NUMBER = (
+    r"(?<![\w.])(?P<sign>(?<![^\s=:(\[,])[-−])?"
+    r"(?P<number>\d{1,3}(?:,\d{3})+(?:\.\d+)?(?![\d,])|\d{1,40}(?:\.\d{1,40})*(?:e[+-]?\d{1,3})?)"
+)
 _QUANTITY = re.compile(rf"{_NUMBER}(?:[\s-]?(?P<unit>{UNIT_PATTERN})(?![\w/]))?(?!\w|\.\d)", re.IGNORECASE)
-_NAMED_UNIT = re.compile(r"(?:\((?P<a>ms|us|s|w|c|mib|gib|mb|gb|%)\)|_(?P<b>ms|us|s|seconds|minutes|hours|bytes|mb|gb|"
-                         rf"mib|gib|pct|percent|watts|celsius|mhz))[\"']?\s?[=:]\s?\"?{_NUMBER}(?!\w|\.\d)",
-                         re.IGNORECASE)
+_NAMED_UNIT = re.compile(
+    r"(?:\((?P<a>ms|us|s|w|c|mib|gib|mb|gb|%)\)|_(?P<b>ms|us|s|seconds|minutes|hours|bytes|mb|gb|"
+    rf"mib|gib|pct|percent|watts|celsius|mhz))[\"']?\s?[=:]\s?\"?{_NUMBER}(?!\w|\.\d)",
+    re.IGNORECASE,
+)
 _WORD = re.compile(r"\b(" + "|".join(_WORDS) + r")\b", re.IGNORECASE)
 _CLOCK = re.compile(r"(?<![\d:.])([01]?\d|2[0-4]):([0-5]\d)(?::([0-5]\d)(?:[.,](\d{1,9}))?)?(?![\d:])")
 _ISO_DATE = re.compile(r"(?<![\d-])((?:19|20)\d\d)[-/](\d\d)[-/](\d\d)(?!\d)")
-_MONTHS = {name: i for i, name in enumerate(
-    ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"), 1)}
+_MONTHS = {
+    name: i
+    for i, name in enumerate(("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"), 1)
+}
 _MONTH = "(" + "|".join(_MONTHS) + r")[a-z]{0,6}\.?"
-_NAMED_DATE = re.compile(rf"\b(?:{_MONTH}\s{{1,2}}(\d{{1,2}})|(\d{{1,2}})\s{_MONTH})(?!\w)"
-                         r"(?:,?\s((?:19|20)\d\d)(?!\w))?", re.IGNORECASE)
+_NAMED_DATE = re.compile(
+    rf"\b(?:{_MONTH}\s{{1,2}}(\d{{1,2}})|(\d{{1,2}})\s{_MONTH})(?!\w)"
+    r"(?:,?\s((?:19|20)\d\d)(?!\w))?",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +159,7 @@ def _quantity(match: re.Match[str], unit: str | None) -> Quantity:
         return Quantity(raw, 0.0, 0.0, version=True)
     dimension, factor = _UNITS[unit.lower()] if unit else ("", 1.0)
     decimals = len(written.partition(".")[2]) if "e" not in written.lower() else 0
-    number, slack = float(raw), 0.5 * 10.0 ** -decimals
+    number, slack = float(raw), 0.5 * 10.0**-decimals
     return Quantity(f"{raw} {unit}" if unit else raw, number, number * factor, dimension, slack * factor)
 
 
@@ -133,8 +167,11 @@ def unproven(claim: Measures, proof: Measures) -> list[str]:
     """What the claim says in digits and the proof does not."""
     missing = [quantity.raw for quantity in claim.quantities if not any(_same(quantity, q) for q in proof.quantities)]
     missing += [":".join(c) for c in claim.clocks if not any(_starts(c, p) for p in proof.clocks)]
-    missing += [f"{y}-{m}-{d}" for y, m, d in claim.dates
-                if not any((m, d) == p[1:] and 0 in (y - p[0], y, p[0]) for p in proof.dates)]
+    missing += [
+        f"{y}-{m}-{d}"
+        for y, m, d in claim.dates
+        if not any((m, d) == p[1:] and 0 in (y - p[0], y, p[0]) for p in proof.dates)
+    ]
     return missing
 
 
@@ -151,6 +188,6 @@ def _same(claim: Quantity, proof: Quantity) -> bool:
 
 def _starts(claim: tuple[str, ...], proof: tuple[str, ...]) -> bool:
     """``03:14`` is proven by ``03:14:07``; fractions of a second may be cut short."""
-    if len(claim) > len(proof) or claim[:3] != proof[:len(claim[:3])]:
+    if len(claim) > len(proof) or claim[:3] != proof[: len(claim[:3])]:
         return False
     return len(claim) < 4 or proof[3].startswith(claim[3])

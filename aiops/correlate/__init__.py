@@ -36,8 +36,16 @@ def correlate(case: Case, findings: list[Finding], catalog: Catalog) -> list[Inc
     _set_confidence(hypotheses)
     best = hypotheses[0]
     verdict = "inconclusive" if best.failure.id in UNDECIDED or best.score < 1.5 else "incident"
-    return [IncidentDraft(hypotheses[:6], [f for f in findings if in_scope(f, scope)], scope, _suspects(best), verdict,
-                          job_failed=failed or best.failure.explains_death)]
+    return [
+        IncidentDraft(
+            hypotheses[:6],
+            [f for f in findings if in_scope(f, scope)],
+            scope,
+            _suspects(best),
+            verdict,
+            job_failed=failed or best.failure.explains_death,
+        )
+    ]
 
 
 def _job_succeeded(case: Case, findings: list[Finding], scope: JobScope) -> bool:
@@ -49,8 +57,11 @@ def _job_succeeded(case: Case, findings: list[Finding], scope: JobScope) -> bool
 
 
 def _job_failed(findings: list[Finding], scope: JobScope) -> bool:
-    return any(f.sign in ("job.died", "sched.job_failed") or (f.role == Role.ECHO and f.severity >= Severity.ERROR)
-               for f in findings if in_scope(f, scope))
+    return any(
+        f.sign in ("job.died", "sched.job_failed") or (f.role == Role.ECHO and f.severity >= Severity.ERROR)
+        for f in findings
+        if in_scope(f, scope)
+    )
 
 
 def _set_confidence(hypotheses: list[Hypothesis]) -> None:
@@ -84,12 +95,26 @@ def _suspects(best: Hypothesis) -> list[Suspect]:
                     seen.add(key)
                     found.append(Suspect("rank", rank=rank, job=best.suspect.job))
             continue
-        if finding.node is None or finding.sign != best.causes[0].sign or best.failure.culprit not in ("gpu", "node", "link"):
+        if (
+            finding.node is None
+            or finding.sign != best.causes[0].sign
+            or best.failure.culprit not in ("gpu", "node", "link")
+        ):
             continue
         key2 = (finding.node, finding.pci, finding.rank)
         same = any(s.node == finding.node and (s.pci == finding.pci or finding.pci is None) for s in found)
         if key2 not in seen and not same:
             seen.add(key2)
-            found.append(Suspect(best.suspect.kind, node=finding.node, gpu=finding.gpu, pci=finding.pci, uuid=finding.uuid,
-                                 rank=finding.rank, job=best.suspect.job, name=finding.name))
+            found.append(
+                Suspect(
+                    best.suspect.kind,
+                    node=finding.node,
+                    gpu=finding.gpu,
+                    pci=finding.pci,
+                    uuid=finding.uuid,
+                    rank=finding.rank,
+                    job=best.suspect.job,
+                    name=finding.name,
+                )
+            )
     return found

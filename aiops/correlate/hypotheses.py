@@ -27,8 +27,9 @@ _BY_PLACE = frozenset({"gpu", "node", "link"})
 Key = tuple[str, str | None, str | None]
 
 
-def build_hypotheses(case: Case, findings: list[Finding], scope: JobScope, catalog: Catalog, *,
-                     succeeded: bool = False) -> list[Hypothesis]:
+def build_hypotheses(
+    case: Case, findings: list[Finding], scope: JobScope, catalog: Catalog, *, succeeded: bool = False
+) -> list[Hypothesis]:
     """All hypotheses with their score terms, best first.
 
     Of a job that ``succeeded`` only signs count that are measured and stand despite the success.
@@ -40,7 +41,11 @@ def build_hypotheses(case: Case, findings: list[Finding], scope: JobScope, catal
         for failure, cause in catalog.causes_by_sign.get(finding.sign, ()):
             if cause.matches(finding.sign, finding.fields) and (cause.despite_success or not succeeded):
                 by_place = failure.culprit in _BY_PLACE
-                key = (failure.id, finding.node if by_place else None, finding.pci if failure.culprit == "gpu" else None)
+                key = (
+                    failure.id,
+                    finding.node if by_place else None,
+                    finding.pci if failure.culprit == "gpu" else None,
+                )
                 signs.setdefault(key, []).append((cause.weight, finding))
     hypotheses = []
     merged = _merge_places(signs)
@@ -57,9 +62,17 @@ def _merge_places(signs: dict[Key, list[tuple[float, Finding]]]) -> dict[Key, li
     merged = dict(signs)
     for key in sorted(signs, key=lambda k: (k[1] is not None, k[2] is not None)):
         failure, node, pci = key
-        finer = [k for k in merged if k != key and k[0] == failure and (node is None or k[1] == node)
-                 and (pci is None) and (k[1] is not None or k[2] is not None) and (k[1], k[2]) != (node, pci)
-                 and (node is None or k[2] is not None)]
+        finer = [
+            k
+            for k in merged
+            if k != key
+            and k[0] == failure
+            and (node is None or k[1] == node)
+            and (pci is None)
+            and (k[1] is not None or k[2] is not None)
+            and (k[1], k[2]) != (node, pci)
+            and (node is None or k[2] is not None)
+        ]
         if pci is None and len(finer) == 1 and key in merged:
             merged[finer[0]] = merged[finer[0]] + merged.pop(key)
     return merged
@@ -74,8 +87,14 @@ def _strongest(signs: Mapping[Key, list[tuple[float, Finding]]]) -> dict[str, fl
     return best
 
 
-def _hypothesis(case: Case, failure: FailureClass, pairs: list[tuple[float, Finding]], findings: list[Finding], scope: JobScope,
-                strongest: Mapping[str, float]) -> Hypothesis:
+def _hypothesis(
+    case: Case,
+    failure: FailureClass,
+    pairs: list[tuple[float, Finding]],
+    findings: list[Finding],
+    scope: JobScope,
+    strongest: Mapping[str, float],
+) -> Hypothesis:
     causes = [finding for _, finding in pairs]
     hypothesis = Hypothesis(failure, _suspect(case, failure, causes, scope), causes)
     weight, head = pairs[0]
@@ -86,8 +105,14 @@ def _hypothesis(case: Case, failure: FailureClass, pairs: list[tuple[float, Find
             further.setdefault(finding.sign, (other_weight, finding))
     if further:
         value = min(MOST_SECOND, sum(SECOND * w for w, _ in further.values()))
-        hypothesis.terms.append(Term("further signs", value, "; ".join(f.text for _, f in further.values())[:300],
-                                     tuple(f.id for _, f in further.values())))
+        hypothesis.terms.append(
+            Term(
+                "further signs",
+                value,
+                "; ".join(f.text for _, f in further.values())[:300],
+                tuple(f.id for _, f in further.values()),
+            )
+        )
     if failure.prior:
         hypothesis.terms.append(Term("prior", failure.prior, "how common this class is"))
     _explain(hypothesis, findings, scope)
@@ -108,17 +133,33 @@ def _explain(hypothesis: Hypothesis, findings: list[Finding], scope: JobScope) -
     echoes = [f for f in hypothesis.explained if f.role != Role.ROOT]
     roots = [f for f in hypothesis.explained if f.role == Role.ROOT]
     if echoes:
-        hypothesis.terms.append(Term("explains followers", min(1.0, EXPLAINED_ECHO * len(echoes)),
-                                     f"{len(echoes)} finding{'s' if len(echoes) > 1 else ''} that follow{'s' if len(echoes) == 1 else ''} from it", tuple(f.id for f in echoes[:12])))
+        hypothesis.terms.append(
+            Term(
+                "explains followers",
+                min(1.0, EXPLAINED_ECHO * len(echoes)),
+                f"{len(echoes)} finding{'s' if len(echoes) > 1 else ''} that follow{'s' if len(echoes) == 1 else ''} from it",
+                tuple(f.id for f in echoes[:12]),
+            )
+        )
     if roots:
-        hypothesis.terms.append(Term("explains other signs", min(1.5, EXPLAINED_ROOT * len(roots)),
-                                     "; ".join(f.text for f in roots)[:300], tuple(f.id for f in roots[:12])))
+        hypothesis.terms.append(
+            Term(
+                "explains other signs",
+                min(1.5, EXPLAINED_ROOT * len(roots)),
+                "; ".join(f.text for f in roots)[:300],
+                tuple(f.id for f in roots[:12]),
+            )
+        )
 
 
 def _related(hypothesis: Hypothesis, finding: Finding) -> bool:
     """A follower lies on the same GPU if it is about a GPU's own state, and never long before the cause."""
-    if finding.sign in ("metric.gpu_absent", "metric.row_remap_pending", "metric.ecc_dbe") and finding.pci \
-            and hypothesis.suspect.pci and finding.pci != hypothesis.suspect.pci:
+    if (
+        finding.sign in ("metric.gpu_absent", "metric.row_remap_pending", "metric.ecc_dbe")
+        and finding.pci
+        and hypothesis.suspect.pci
+        and finding.pci != hypothesis.suspect.pci
+    ):
         return False
     if finding.first == NO_TIME or finding.inexact or hypothesis.began == NO_TIME or finding.role != Role.ROOT:
         return True
@@ -140,18 +181,30 @@ def failure_time(findings: list[Finding], scope: JobScope) -> int:
     return min(times, default=NO_TIME)
 
 
-def _order_in_time(hypothesis: Hypothesis, findings: list[Finding], scope: JobScope, strongest: Mapping[str, float]) -> None:
+def _order_in_time(
+    hypothesis: Hypothesis, findings: list[Finding], scope: JobScope, strongest: Mapping[str, float]
+) -> None:
     began = hypothesis.began
     if began == NO_TIME:
         return
-    rivals = [f for f in findings if f.id in strongest and f not in hypothesis.causes and f not in hypothesis.explained
-              and f.first != NO_TIME and not f.inexact and strongest[f.id] >= 2.0]
+    rivals = [
+        f
+        for f in findings
+        if f.id in strongest
+        and f not in hypothesis.causes
+        and f not in hypothesis.explained
+        and f.first != NO_TIME
+        and not f.inexact
+        and strongest[f.id] >= 2.0
+    ]
     if not any(f.first < began for f in rivals):
         hypothesis.terms.append(Term("comes first", FIRST, "no other sign that it does not explain is earlier"))
     failed = failure_time(findings, scope)
     if failed != NO_TIME and began > failed + AFTERMATH_MARGIN_S * 1e9 and hypothesis.failure.explains_death:
         late = (began - failed) / 1e9
-        hypothesis.terms.append(Term("comes late", -LATE, f"its first sign is {late:.0f} s after the job began to fail"))
+        hypothesis.terms.append(
+            Term("comes late", -LATE, f"its first sign is {late:.0f} s after the job began to fail")
+        )
 
 
 def _contradict(hypothesis: Hypothesis, findings: list[Finding], scope: JobScope) -> None:
@@ -165,7 +218,11 @@ def _contradict(hypothesis: Hypothesis, findings: list[Finding], scope: JobScope
         return
     end = max((f.last for f in hypothesis.causes if f.last != NO_TIME), default=NO_TIME)
     progress = [f for f in findings if f.sign == "train.progress" and f.last != NO_TIME]
-    died = any(f.role == Role.ECHO and f.severity >= Severity.WARNING or f.sign == "job.died" for f in findings if in_scope(f, scope))
+    died = any(
+        f.role == Role.ECHO and f.severity >= Severity.WARNING or f.sign == "job.died"
+        for f in findings
+        if in_scope(f, scope)
+    )
     if end != NO_TIME and progress and not died:
         beyond = (max(f.last for f in progress) - end) / 1e9
         if beyond > 120:
@@ -174,7 +231,9 @@ def _contradict(hypothesis: Hypothesis, findings: list[Finding], scope: JobScope
             hypothesis.against.append(why)
 
 
-def _leave_unexplained(hypothesis: Hypothesis, findings: list[Finding], scope: JobScope, strongest: Mapping[str, float]) -> None:
+def _leave_unexplained(
+    hypothesis: Hypothesis, findings: list[Finding], scope: JobScope, strongest: Mapping[str, float]
+) -> None:
     own = {f.id for f in hypothesis.causes} | {f.id for f in hypothesis.explained}
     left = [f for f in findings if f.id in strongest and f.id not in own]
     if not left:
@@ -212,7 +271,9 @@ def _rank_from_followers(case: Case, hypothesis: Hypothesis) -> None:
     suspect = hypothesis.suspect
     if suspect.kind not in ("gpu", "node") or suspect.rank is not None:
         return
-    ranks = {rank for f in (*hypothesis.causes, *hypothesis.explained) if f.sign.startswith("cuda.") for rank in f.ranks}
+    ranks = {
+        rank for f in (*hypothesis.causes, *hypothesis.explained) if f.sign.startswith("cuda.") for rank in f.ranks
+    }
     if len(ranks) == 1:
         rank = next(iter(ranks))
         place = case.topology.ranks.get(rank)
@@ -223,10 +284,17 @@ def _rank_from_followers(case: Case, hypothesis: Hypothesis) -> None:
 def _complete(case: Case, suspect: Suspect, *, hardware: bool) -> None:
     """Rank from GPU and GPU from rank, through the placements of the case."""
     topology = case.topology
-    if suspect.rank is None and suspect.node and (suspect.pci or suspect.gpu is not None) and suspect.kind in ("gpu", "rank"):
+    if (
+        suspect.rank is None
+        and suspect.node
+        and (suspect.pci or suspect.gpu is not None)
+        and suspect.kind in ("gpu", "rank")
+    ):
         for place in topology.ranks.values():
-            if place.node == suspect.node and ((suspect.pci and place.pci == suspect.pci)
-                                               or (not place.pci and suspect.gpu is not None and place.gpu == suspect.gpu)):
+            if place.node == suspect.node and (
+                (suspect.pci and place.pci == suspect.pci)
+                or (not place.pci and suspect.gpu is not None and place.gpu == suspect.gpu)
+            ):
                 suspect.rank = place.rank
                 break
     if suspect.rank is not None:
@@ -237,8 +305,13 @@ def _complete(case: Case, suspect: Suspect, *, hardware: bool) -> None:
             suspect.pci = suspect.pci or own.pci
             suspect.uuid = suspect.uuid or own.uuid
     only = next(iter(topology.nodes)) if len(topology.nodes) == 1 else None
-    if suspect.node is None and only and not hardware and (topology.world_size or 1) <= 8 and suspect.kind in (
-            "node", "rank", "user_code", "gpu"):
+    if (
+        suspect.node is None
+        and only
+        and not hardware
+        and (topology.world_size or 1) <= 8
+        and suspect.kind in ("node", "rank", "user_code", "gpu")
+    ):
         suspect.node = only
     if suspect.gpu is None:
         suspect.gpu = topology.gpu_index(suspect.node, suspect.pci)

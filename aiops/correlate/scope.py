@@ -9,8 +9,21 @@ from aiops.model.case import Case, Job
 from aiops.model.event import NO_TIME
 from aiops.model.finding import Finding, Role
 
-_BAD_STATES = ("FAILED", "NODE_FAIL", "TIMEOUT", "OUT_OF_ME", "PREEMPTED", "CANCELLED", "BOOT_FAIL", "DEADLINE", "Failed", "Pending",
-               "PENDING", "Evicted", "Suspended")
+_BAD_STATES = (
+    "FAILED",
+    "NODE_FAIL",
+    "TIMEOUT",
+    "OUT_OF_ME",
+    "PREEMPTED",
+    "CANCELLED",
+    "BOOT_FAIL",
+    "DEADLINE",
+    "Failed",
+    "Pending",
+    "PENDING",
+    "Evicted",
+    "Suspended",
+)
 
 
 def find_scope(case: Case) -> JobScope:
@@ -25,14 +38,28 @@ def find_scope(case: Case) -> JobScope:
     if job is not None:
         members |= set(job.nodes)
     if job is None:
-        return JobScope(job=_logged_job(case), scheduler=_scheduler(case), nodes=frozenset(members), gpus=case.topology.world_size,
-                        from_output=bool(nodes))
-    for run in (job.fields.get("incarnations") or ()) if isinstance(job.fields.get("incarnations"), (list, tuple)) else ():
+        return JobScope(
+            job=_logged_job(case),
+            scheduler=_scheduler(case),
+            nodes=frozenset(members),
+            gpus=case.topology.world_size,
+            from_output=bool(nodes),
+        )
+    for run in (
+        (job.fields.get("incarnations") or ()) if isinstance(job.fields.get("incarnations"), (list, tuple)) else ()
+    ):
         members |= set(run.get("nodes", ())) if isinstance(run, dict) else set()
     gang = job.fields.get("gang")
-    return JobScope(job=gang if isinstance(gang, str) and gang else job.id, name=job.name, scheduler=job.scheduler or _scheduler(case), namespace=job.namespace, kind=job.kind,
-                    nodes=frozenset(members), gpus=job.gpus or case.topology.world_size,
-                    from_output=bool(case.coverage.sources.get("training")))
+    return JobScope(
+        job=gang if isinstance(gang, str) and gang else job.id,
+        name=job.name,
+        scheduler=job.scheduler or _scheduler(case),
+        namespace=job.namespace,
+        kind=job.kind,
+        nodes=frozenset(members),
+        gpus=job.gpus or case.topology.world_size,
+        from_output=bool(case.coverage.sources.get("training")),
+    )
 
 
 def _choose(case: Case, nodes: set[str], pods: set[str]) -> Job | None:

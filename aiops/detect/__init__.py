@@ -40,5 +40,11 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
 def _order(finding: Finding) -> tuple[object, ...]:
     """By time, unknown times last; then by content, so that file names do not matter."""
     unknown = finding.first == NO_TIME
-    return (unknown, 0 if unknown else finding.first, finding.sign, finding.node or "",
-            -1 if finding.rank is None else finding.rank, finding.text)
+    return (
+        unknown,
+        0 if unknown else finding.first,
+        finding.sign,
+        finding.node or "",
+        -1 if finding.rank is None else finding.rank,
+        finding.text,
+    )

@@ -11,10 +11,14 @@ from aiops.model.case import Case, Checkpoint
 from aiops.model.event import NO_TIME, Event, Severity
 from aiops.model.finding import Finding, Role
 
-_STEP = re.compile(r"(?:step|iter(?:ation)?|checkpoint|global_step|(?<![a-z])ba)[_=/ -]*0*(\d{1,12})|epoch[_=/ -]*0*(\d{1,12})", re.I)
+_STEP = re.compile(
+    r"(?:step|iter(?:ation)?|checkpoint|global_step|(?<![a-z])ba)[_=/ -]*0*(\d{1,12})|epoch[_=/ -]*0*(\d{1,12})", re.I
+)
 
 
-_SHARD = re.compile(r"/(?:model|optim|ft-model|hf_model|consolidated|rank)[\w.-]*\.(?:safetensors|pt|pth|bin)$|-rank\d+\.pt$")
+_SHARD = re.compile(
+    r"/(?:model|optim|ft-model|hf_model|consolidated|rank)[\w.-]*\.(?:safetensors|pt|pth|bin)$|-rank\d+\.pt$"
+)
 """The file of one shard or rank at the end of a path: the checkpoint is the folder (or the name without the rank)."""
 
 
@@ -27,18 +31,36 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
         newest = max(saved, key=_age)
         assert newest.event is not None
         event = case.events[newest.event]
-        findings.append(Finding(sign="ckpt.saved", text=f"Newest checkpoint: {newest.name}"
-                                                        + (f" (step {newest.step})" if newest.step is not None else ""),
-                                role=Role.CONTEXT, severity=Severity.INFO, first=newest.saved_at, last=newest.saved_at,
-                                count=len(saved), name=newest.name, fields={"step": newest.step, "path": newest.name},
-                                evidence=[quote(case, event)]))
+        findings.append(
+            Finding(
+                sign="ckpt.saved",
+                text=f"Newest checkpoint: {newest.name}"
+                + (f" (step {newest.step})" if newest.step is not None else ""),
+                role=Role.CONTEXT,
+                severity=Severity.INFO,
+                first=newest.saved_at,
+                last=newest.saved_at,
+                count=len(saved),
+                name=newest.name,
+                fields={"step": newest.step, "path": newest.name},
+                evidence=[quote(case, event)],
+            )
+        )
     findings += _unfinished(case, saved)
     loaded = evidence_rows(case, "ckpt.loaded")
     if loaded:
         event = loaded[0]
-        findings.append(Finding(sign="ckpt.resumed", text=f"The run resumed from {event.fields.get('path', 'a checkpoint')}",
-                                role=Role.CONTEXT, severity=Severity.INFO, first=event.ts if known(event) else NO_TIME,
-                                name=event.fields.get("path"), evidence=[quote(case, event)]))
+        findings.append(
+            Finding(
+                sign="ckpt.resumed",
+                text=f"The run resumed from {event.fields.get('path', 'a checkpoint')}",
+                role=Role.CONTEXT,
+                severity=Severity.INFO,
+                first=event.ts if known(event) else NO_TIME,
+                name=event.fields.get("path"),
+                evidence=[quote(case, event)],
+            )
+        )
     return findings
 
 
@@ -61,13 +83,20 @@ def _saved(case: Case) -> list[Checkpoint]:
     for event in evidence_rows(case, "ckpt.saved"):
         point = read_checkpoint(event)
         if point is None:
-            steps = [(p.event.line, p.step) for p in progress_points(case)
-                     if p.event.source == event.source and p.event.line < event.line and p.step is not None]
+            steps = [
+                (p.event.line, p.step)
+                for p in progress_points(case)
+                if p.event.source == event.source and p.event.line < event.line and p.step is not None
+            ]
             if not steps:
                 continue
             step = max(steps)[1]
-            point = Checkpoint(name=f"{folder}/step-{step}" if folder else f"step {step}", step=step,
-                               saved_at=event.ts if known(event) else NO_TIME, event=event.index)
+            point = Checkpoint(
+                name=f"{folder}/step-{step}" if folder else f"step {step}",
+                step=step,
+                saved_at=event.ts if known(event) else NO_TIME,
+                event=event.index,
+            )
         found.append(point)
     return found
 
@@ -85,8 +114,12 @@ def read_checkpoint(event: Event) -> Checkpoint | None:
     if not path and step is None:
         return None
     name = _SHARD.sub("", str(path).rstrip(".,:;")) if path else f"step {step}"
-    return Checkpoint(name=name, step=int(step) if step is not None else None,
-                      saved_at=event.ts if known(event) else NO_TIME, event=event.index)
+    return Checkpoint(
+        name=name,
+        step=int(step) if step is not None else None,
+        saved_at=event.ts if known(event) else NO_TIME,
+        event=event.index,
+    )
 
 
 def _age(point: Checkpoint) -> tuple[bool, int, int]:
@@ -101,9 +134,17 @@ def _unfinished(case: Case, saved: list[Checkpoint]) -> list[Finding]:
     finished = [point for point in saved if point.event is not None and _after(case.events[point.event], event)]
     if finished:
         return []
-    return [Finding(sign="ckpt.unfinished", text="A checkpoint save was started and its end was never logged", role=Role.CONTEXT,
-                    severity=Severity.WARNING, first=event.ts if known(event) else NO_TIME,
-                    fields={"step": event.fields.get("step")}, evidence=[quote(case, event)])]
+    return [
+        Finding(
+            sign="ckpt.unfinished",
+            text="A checkpoint save was started and its end was never logged",
+            role=Role.CONTEXT,
+            severity=Severity.WARNING,
+            first=event.ts if known(event) else NO_TIME,
+            fields={"step": event.fields.get("step")},
+            evidence=[quote(case, event)],
+        )
+    ]
 
 
 def _after(done: Event, start: Event) -> bool:

@@ -34,10 +34,19 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
     elif timeouts or gloo:
         events = timeouts or gloo
         first, last = span(events)
-        findings.append(Finding(
-            sign="collective.all_entered", text="A collective timed out and no rank stands out as missing",
-            role=Role.ROOT, severity=Severity.ERROR, first=first, last=last, ranks=_ranks(events),
-            count=len(events), evidence=quotes(case, events)))
+        findings.append(
+            Finding(
+                sign="collective.all_entered",
+                text="A collective timed out and no rank stands out as missing",
+                role=Role.ROOT,
+                severity=Severity.ERROR,
+                first=first,
+                last=last,
+                ranks=_ranks(events),
+                count=len(events),
+                evidence=quotes(case, events),
+            )
+        )
     return findings
 
 
@@ -53,12 +62,23 @@ def _timeout(case: Case, events: list[Event]) -> Finding:
     what = f" on {operations.most_common(1)[0][0]}" if operations else ""
     number = f" (sequence {sequence.most_common(1)[0][0]})" if sequence else ""
     waited = max((int(event.fields.get("ran", 0)) for event in events), default=0) // 1000
-    return Finding(sign="collective.timeout", text=f"{len(ranks) or len(events)} ranks gave up waiting{what}{number}"
-                                                   + (f" after {waited} s" if waited else ""),
-                   role=Role.ECHO, severity=Severity.ERROR, first=first, last=last, ranks=ranks, count=len(events),
-                   fields={"waited_s": waited, "op": operations.most_common(1)[0][0] if operations else "",
-                           "began": first - waited * 1_000_000_000 if waited and first > 0 else first},
-                   evidence=quotes(case, events))
+    return Finding(
+        sign="collective.timeout",
+        text=f"{len(ranks) or len(events)} ranks gave up waiting{what}{number}"
+        + (f" after {waited} s" if waited else ""),
+        role=Role.ECHO,
+        severity=Severity.ERROR,
+        first=first,
+        last=last,
+        ranks=ranks,
+        count=len(events),
+        fields={
+            "waited_s": waited,
+            "op": operations.most_common(1)[0][0] if operations else "",
+            "began": first - waited * 1_000_000_000 if waited and first > 0 else first,
+        },
+        evidence=quotes(case, events),
+    )
 
 
 def _desync(case: Case, timeouts: list[Event]) -> Finding | None:
@@ -83,16 +103,24 @@ def _desync(case: Case, timeouts: list[Event]) -> Finding | None:
         first, last = span(timeouts)
         common = shapes.most_common(1)[0][0]
         return Finding(
-            sign="collective.desync", role=Role.ROOT, severity=Severity.ERROR, first=first, last=last,
+            sign="collective.desync",
+            role=Role.ROOT,
+            severity=Severity.ERROR,
+            first=first,
+            last=last,
             text=f"At sequence {sequence} rank {', '.join(map(str, ranks)) or '?'} runs {rare[0]} while others run {common[0]}",
-            rank=ranks[0] if len(ranks) == 1 else None, ranks=ranks, count=len(events),
+            rank=ranks[0] if len(ranks) == 1 else None,
+            ranks=ranks,
+            count=len(events),
             fields={"seq": sequence, "odd": rare[0], "others": common[0]},
-            evidence=quotes(case, [*events[:1], *odd[(sequence, common)][:1]]))
+            evidence=quotes(case, [*events[:1], *odd[(sequence, common)][:1]]),
+        )
     return None
 
 
-def _missing(case: Case, timeouts: list[Event], gloo: list[Event],
-             lagging: list[Event]) -> tuple[list[int], str, list[Event]]:
+def _missing(
+    case: Case, timeouts: list[Event], gloo: list[Event], lagging: list[Event]
+) -> tuple[list[int], str, list[Event]]:
     """Ranks that never entered the collective, how that is known, and the proof."""
     for event in lagging:
         named = [int(number) for number in re.findall(r"\d+", str(event.fields.get("ranks", "")))]
@@ -126,16 +154,26 @@ def _behind(case: Case, timeouts: list[Event]) -> tuple[list[int], str, list[Eve
     stalled = Counter(works).most_common(1)[0][0]
     late = sorted(rank for rank, (last, _) in enqueued.items() if last < stalled)
     if late and len(late) * 2 < len(enqueued):
-        return late, f"their last enqueued work lies before sequence {stalled}", [enqueued[rank][1] for rank in late[:2]]
+        return (
+            late,
+            f"their last enqueued work lies before sequence {stalled}",
+            [enqueued[rank][1] for rank in late[:2]],
+        )
     return [], "", []
 
 
 def _ranks_that_failed(case: Case) -> set[int]:
     """Ranks with an error of their own or a reset in their log: they are heard, so not silent."""
     skip = {"nccl.init_rank"}
-    return {event.rank for event in case.events
-            if event.rank is not None and event.severity >= Severity.WARNING and event.signal not in skip
-            and event.signal not in ("launcher.closing",) and not event.quoted}
+    return {
+        event.rank
+        for event in case.events
+        if event.rank is not None
+        and event.severity >= Severity.WARNING
+        and event.signal not in skip
+        and event.signal not in ("launcher.closing",)
+        and not event.quoted
+    }
 
 
 def _missing_finding(case: Case, missing: list[int], how: str, proof: list[Event]) -> Finding:
@@ -143,9 +181,19 @@ def _missing_finding(case: Case, missing: list[int], how: str, proof: list[Event
     first, last = span(proof)
     names = ", ".join(map(str, missing[:8])) + (" …" if len(missing) > 8 else "")
     return Finding(
-        sign="collective.missing_rank", role=Role.ROOT, severity=Severity.ERROR, first=first, last=last,
+        sign="collective.missing_rank",
+        role=Role.ROOT,
+        severity=Severity.ERROR,
+        first=first,
+        last=last,
         text=f"Rank{'s' if len(missing) > 1 else ''} {names} never entered the collective that the others wait for: {how}",
-        node=place.node if place else None, gpu=place.gpu if place else None, pci=place.pci if place else None,
-        rank=missing[0], ranks=tuple(missing),
+        node=place.node if place else None,
+        gpu=place.gpu if place else None,
+        pci=place.pci if place else None,
+        rank=missing[0],
+        ranks=tuple(missing),
         nodes=tuple(dict.fromkeys(p.node for r in missing if (p := case.topology.ranks.get(r)) and p.node)),
-        count=len(missing), fields={"ranks": missing, "how": how}, evidence=quotes(case, proof))
+        count=len(missing),
+        fields={"ranks": missing, "how": how},
+        evidence=quotes(case, proof),
+    )

@@ -11,8 +11,13 @@ from aiops.model.finding import EvidenceRef
 
 def quote(case: Case, event: Event) -> EvidenceRef:
     """The line of an event as evidence."""
-    return EvidenceRef(source=case.sources[event.source].name, line=event.line, offset=event.offset, text=event.text,
-                       ts=event.ts if known(event) else NO_TIME)
+    return EvidenceRef(
+        source=case.sources[event.source].name,
+        line=event.line,
+        offset=event.offset,
+        text=event.text,
+        ts=event.ts if known(event) else NO_TIME,
+    )
 
 
 def known(event: Event) -> bool:

@@ -12,9 +12,24 @@ from aiops.model.event import NO_TIME, Event, Severity
 from aiops.model.finding import EvidenceRef, Finding, Role
 
 _MOST = 4_000
-ECHO_TYPES = frozenset({"DistBackendError", "ChildFailedError", "SignalException", "SystemExit", "BrokenPipeError",
-                        "ConnectionResetError", "ConnectionAbortedError", "CancelledError", "ProcessExitedException",
-                        "ProcessRaisedException", "RayActorError", "ActorDiedError", "WorkerCrashedError", "CalledProcessError"})
+ECHO_TYPES = frozenset(
+    {
+        "DistBackendError",
+        "ChildFailedError",
+        "SignalException",
+        "SystemExit",
+        "BrokenPipeError",
+        "ConnectionResetError",
+        "ConnectionAbortedError",
+        "CancelledError",
+        "ProcessExitedException",
+        "ProcessRaisedException",
+        "RayActorError",
+        "ActorDiedError",
+        "WorkerCrashedError",
+        "CalledProcessError",
+    }
+)
 """Raised where another process failed or a signal came: they report, they do not cause."""
 _NUMBERS = re.compile(r"\d+(?:\.\d+)?|0x[0-9a-f]+")
 
@@ -40,14 +55,27 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
     return [_finding(case, catalog, group, hits, progress, outer) for group in groups.values()]
 
 
-def _finding(case: Case, catalog: Catalog, group: list[Traceback], hits: dict[int, list[Event]],
-             progress: dict[tuple[int, int | None], tuple[int, int]], outer: set[int]) -> Finding:
+def _finding(
+    case: Case,
+    catalog: Catalog,
+    group: list[Traceback],
+    hits: dict[int, list[Event]],
+    progress: dict[tuple[int, int | None], tuple[int, int]],
+    outer: set[int],
+) -> Finding:
     group.sort(key=lambda stack: in_time(stack.event))
     head = next((stack for stack in group if stack.event.rank is not None), group[0])
     ranks = tuple(sorted({stack.event.rank for stack in group if stack.event.rank is not None}))
-    inside = sorted({event.signal for stack in group for event in hits.get(stack.event.source, ())
-                     if stack.event.line <= event.line <= stack.last_line + 3 and event.rank in (None, stack.event.rank)
-                     and (event.line <= stack.last_line or event.rank is not None or stack.event.rank is None)})
+    inside = sorted(
+        {
+            event.signal
+            for stack in group
+            for event in hits.get(stack.event.source, ())
+            if stack.event.line <= event.line <= stack.last_line + 3
+            and event.rank in (None, stack.event.rank)
+            and (event.line <= stack.last_line or event.rank is not None or stack.event.rank is None)
+        }
+    )
     by_id = catalog.by_id
     roles = {by_id[name].role for name in inside if name in by_id}
     survived = all(_goes_on(stack.event, progress) for stack in group)
@@ -67,15 +95,32 @@ def _finding(case: Case, catalog: Catalog, group: list[Traceback], hits: dict[in
     place = case.topology.ranks.get(ranks[0]) if ranks else None
     return Finding(
         sign="data.exception" if loader and role == Role.ROOT else "py.exception",
-        text=f"{head.short_type}{message}{where}{who}", role=role, severity=Severity.ERROR,
-        first=first, last=max((s.event.ts for s in group if known(s.event)), default=NO_TIME),
-        node=head.event.node or (place.node if place else None), rank=head.event.rank if len(ranks) <= 1 else None, ranks=ranks,
-        gpu=place.gpu if place and len(ranks) == 1 else None, count=len(group),
-        name=f"{user[0]}:{user[1]}" if user else None, inexact=inexact(stack.event for stack in group),
-        fields={"type": head.short_type, "message": head.message, "file": user[0] if user else "",
-                "line": user[1] if user else 0, "function": user[2] if user else "", "in_loader": head.in_loader,
-                "signals": inside, "survived": survived, "all_ranks": everywhere, "ranks": len(ranks)},
-        evidence=[_quote(case, stack) for stack in _distinct(group)[:3]])
+        text=f"{head.short_type}{message}{where}{who}",
+        role=role,
+        severity=Severity.ERROR,
+        first=first,
+        last=max((s.event.ts for s in group if known(s.event)), default=NO_TIME),
+        node=head.event.node or (place.node if place else None),
+        rank=head.event.rank if len(ranks) <= 1 else None,
+        ranks=ranks,
+        gpu=place.gpu if place and len(ranks) == 1 else None,
+        count=len(group),
+        name=f"{user[0]}:{user[1]}" if user else None,
+        inexact=inexact(stack.event for stack in group),
+        fields={
+            "type": head.short_type,
+            "message": head.message,
+            "file": user[0] if user else "",
+            "line": user[1] if user else 0,
+            "function": user[2] if user else "",
+            "in_loader": head.in_loader,
+            "signals": inside,
+            "survived": survived,
+            "all_ranks": everywhere,
+            "ranks": len(ranks),
+        },
+        evidence=[_quote(case, stack) for stack in _distinct(group)[:3]],
+    )
 
 
 def _distinct(group: list[Traceback]) -> list[Traceback]:
@@ -86,13 +131,29 @@ def _distinct(group: list[Traceback]) -> list[Traceback]:
 
 
 def _quote(case: Case, stack: Traceback) -> EvidenceRef:
-    return EvidenceRef(source=case.sources[stack.event.source].name, line=stack.last_line, offset=stack.raised_at,
-                       text=stack.raw, ts=stack.event.ts if known(stack.event) else NO_TIME)
+    return EvidenceRef(
+        source=case.sources[stack.event.source].name,
+        line=stack.last_line,
+        offset=stack.raised_at,
+        text=stack.raw,
+        ts=stack.event.ts if known(stack.event) else NO_TIME,
+    )
 
 
 def _hits_by_source(case: Case) -> dict[int, list[Event]]:
-    skip = {"py.traceback", "train.progress", "train.start", "ckpt.saved", "ckpt.loaded", "launcher.child_failed",
-            "launcher.closing", "launcher.failed", "launcher.exit_record", "srun.task_exit", "slurm.job_stopped"}
+    skip = {
+        "py.traceback",
+        "train.progress",
+        "train.start",
+        "ckpt.saved",
+        "ckpt.loaded",
+        "launcher.child_failed",
+        "launcher.closing",
+        "launcher.failed",
+        "launcher.exit_record",
+        "srun.task_exit",
+        "slurm.job_stopped",
+    }
     found: dict[int, list[Event]] = {}
     for event in case.events:
         if event.signal not in skip and not event.quoted:

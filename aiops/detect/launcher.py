@@ -12,10 +12,21 @@ from aiops.model.case import Case
 from aiops.model.event import NO_TIME, Event, Severity
 from aiops.model.finding import EvidenceRef, Finding, Role
 
-_BLOCK = re.compile(r"time +: (?P<time>\d{4}-\d\d-\d\d_\d\d:\d\d:\d\d)[^\n]*\n[^\n]*?host +: (?P<host>[\w.-]+)[^\n]*\n"
-                    r"[^\n]*?rank +: (?P<rank>\d+) \(local_rank: (?P<local>\d+)\)")
-_SIGNALS = {1: "SIGHUP", 2: "SIGINT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV",
-            15: "SIGTERM"}
+_BLOCK = re.compile(
+    r"time +: (?P<time>\d{4}-\d\d-\d\d_\d\d:\d\d:\d\d)[^\n]*\n[^\n]*?host +: (?P<host>[\w.-]+)[^\n]*\n"
+    r"[^\n]*?rank +: (?P<rank>\d+) \(local_rank: (?P<local>\d+)\)"
+)
+_SIGNALS = {
+    1: "SIGHUP",
+    2: "SIGINT",
+    4: "SIGILL",
+    6: "SIGABRT",
+    7: "SIGBUS",
+    8: "SIGFPE",
+    9: "SIGKILL",
+    11: "SIGSEGV",
+    15: "SIGTERM",
+}
 _WORDS = {"Killed": -9, "Terminated": -15, "Segmentation fault": -11, "Bus error": -7, "Aborted": -6}
 
 
@@ -56,11 +67,22 @@ def _exits(case: Case) -> list[Exit]:
         if block:
             moment = datetime.strptime(block["time"], "%Y-%m-%d_%H:%M:%S").replace(tzinfo=UTC)
             stamp = int(moment.timestamp()) * 1_000_000_000
-        exits.append(Exit(int(event.fields["code"]), int(block["rank"]) if block else None, block["host"] if block else event.node,
-                          stamp, event, root="Root Cause" in window[-420:]))
+        exits.append(
+            Exit(
+                int(event.fields["code"]),
+                int(block["rank"]) if block else None,
+                block["host"] if block else event.node,
+                stamp,
+                event,
+                root="Root Cause" in window[-420:],
+            )
+        )
     known_pids = {str(e.event.fields.get("pid")) for e in exits}
-    exits += [Exit(int(event.fields["code"]), event.rank, event.node, event.ts if known(event) else NO_TIME, event)
-              for event in evidence_rows(case, "launcher.failed") if event.fields["pid"] not in known_pids]
+    exits += [
+        Exit(int(event.fields["code"]), event.rank, event.node, event.ts if known(event) else NO_TIME, event)
+        for event in evidence_rows(case, "launcher.failed")
+        if event.fields["pid"] not in known_pids
+    ]
     for event in evidence_rows(case, "srun.task_exit"):
         code = int(event.fields["code"]) if "code" in event.fields else _WORDS.get(str(event.fields["how"]), 1)
         tasks = re.findall(r"\d+(?:-\d+)?", str(event.fields["tasks"]))
@@ -68,16 +90,26 @@ def _exits(case: Case) -> list[Exit]:
         exits.append(Exit(code, rank, str(event.fields["host"]), event.ts if known(event) else NO_TIME, event))
     for event in evidence_rows(case, "mpirun.exit"):
         how = str(event.fields.get("how", "1"))
-        exits.append(Exit(-int(how) if how.isdigit() and event.fields.get("how") else 1,
-                          int(event.fields["rank"]) if event.fields.get("rank") else None, event.fields.get("host"),
-                          event.ts if known(event) else NO_TIME, event))
+        exits.append(
+            Exit(
+                -int(how) if how.isdigit() and event.fields.get("how") else 1,
+                int(event.fields["rank"]) if event.fields.get("rank") else None,
+                event.fields.get("host"),
+                event.ts if known(event) else NO_TIME,
+                event,
+            )
+        )
     return exits
 
 
 def _by_rank(exits: list[Exit]) -> dict[object, list[Exit]]:
     groups: dict[object, list[Exit]] = {}
     for record in exits:
-        key = record.rank if record.rank is not None else (record.host, record.code, str(record.event.fields.get("tasks", "")))
+        key = (
+            record.rank
+            if record.rank is not None
+            else (record.host, record.code, str(record.event.fields.get("tasks", "")))
+        )
         groups.setdefault(key, []).append(record)
     return groups
 
@@ -109,13 +141,21 @@ def _finding(case: Case, group: list[Exit]) -> Finding:
     stamps = [r.ts for r in group if r.ts != NO_TIME]
     node = (place.node if place else None) or record.host
     return Finding(
-        sign=sign, text=f"{who} ended with {how}" + (" (the launcher saw it first)" if any(r.root for r in group) else ""),
-        role=role, severity=Severity.ERROR if role == Role.ROOT else Severity.WARNING,
-        first=min(stamps, default=NO_TIME), last=max(stamps, default=NO_TIME), node=node, rank=rank,
-        ranks=() if rank is None else (rank,), nodes=(node,) if node else (), count=len(group),
+        sign=sign,
+        text=f"{who} ended with {how}" + (" (the launcher saw it first)" if any(r.root for r in group) else ""),
+        role=role,
+        severity=Severity.ERROR if role == Role.ROOT else Severity.WARNING,
+        first=min(stamps, default=NO_TIME),
+        last=max(stamps, default=NO_TIME),
+        node=node,
+        rank=rank,
+        ranks=() if rank is None else (rank,),
+        nodes=(node,) if node else (),
+        count=len(group),
         gpu=place.gpu if place else None,
         fields={"code": code, "signal": -code if code < 0 else 0, "launcher_first": any(r.root for r in group)},
-        evidence=[quote(case, record.event) for record in group[:2]])
+        evidence=[quote(case, record.event) for record in group[:2]],
+    )
 
 
 def _ranks_with_errors(case: Case) -> set[int | None]:
@@ -144,9 +184,20 @@ def _outside(case: Case, exits: list[Exit]) -> list[Finding]:
     number = int(raw) if raw.isdigit() else numbers.get(raw, 15)
     earlier = [e for e in exits if e.code not in (0, -15, -number)]
     first, last = span(events)
-    return [Finding(sign="launcher.stopped", text=f"The launcher was stopped from outside by {_SIGNALS.get(number, number)}",
-                    role=Role.ECHO if earlier else Role.ROOT, severity=Severity.WARNING, first=first, last=last, node=event.node,
-                    count=len(events), fields={"signal": number}, evidence=quotes(case, events))]
+    return [
+        Finding(
+            sign="launcher.stopped",
+            text=f"The launcher was stopped from outside by {_SIGNALS.get(number, number)}",
+            role=Role.ECHO if earlier else Role.ROOT,
+            severity=Severity.WARNING,
+            first=first,
+            last=last,
+            node=event.node,
+            count=len(events),
+            fields={"signal": number},
+            evidence=quotes(case, events),
+        )
+    ]
 
 
 def _slurm(case: Case) -> list[Finding]:
@@ -159,11 +210,22 @@ def _slurm(case: Case) -> list[Finding]:
         first, last = span(events)
         root = why in ("TIME LIMIT", "PREEMPTION", "NODE FAILURE", "USER REQUEST")
         nodes = tuple(dict.fromkeys(str(e.fields["host"]) for e in events))
-        findings.append(Finding(
-            sign="slurm.cancelled", text=f"Slurm ended job {job}" + (f" due to {why.lower()}" if why else ""),
-            role=Role.ROOT if root else Role.ECHO, severity=Severity.WARNING, first=first, last=last, nodes=nodes,
-            node=nodes[0] if len(nodes) == 1 and why == "NODE FAILURE" else None, job=job, count=sum(e.count for e in events),
-            fields={"why": why, "job": job}, evidence=quotes(case, sorted(events, key=in_time))))
+        findings.append(
+            Finding(
+                sign="slurm.cancelled",
+                text=f"Slurm ended job {job}" + (f" due to {why.lower()}" if why else ""),
+                role=Role.ROOT if root else Role.ECHO,
+                severity=Severity.WARNING,
+                first=first,
+                last=last,
+                nodes=nodes,
+                node=nodes[0] if len(nodes) == 1 and why == "NODE FAILURE" else None,
+                job=job,
+                count=sum(e.count for e in events),
+                fields={"why": why, "job": job},
+                evidence=quotes(case, sorted(events, key=in_time)),
+            )
+        )
     return findings
 
 
@@ -173,5 +235,15 @@ def _restarts(case: Case) -> list[Finding]:
         return []
     first, last = span(events)
     refs: list[EvidenceRef] = quotes(case, events)
-    return [Finding(sign="job.restarted", text=f"The elastic agent restarted the workers ({len(events)} messages)", role=Role.CONTEXT,
-                    severity=Severity.WARNING, first=first, last=last, count=len(events), evidence=refs)]
+    return [
+        Finding(
+            sign="job.restarted",
+            text=f"The elastic agent restarted the workers ({len(events)} messages)",
+            role=Role.CONTEXT,
+            severity=Severity.WARNING,
+            first=first,
+            last=last,
+            count=len(events),
+            evidence=refs,
+        )
+    ]

@@ -80,8 +80,9 @@ def _absent(frame: Frame, proof: Proof) -> list[Finding]:
     return found
 
 
-def _absence(frame: Frame, proof: Proof, row: int, missing: np.ndarray, start: int, here: np.ndarray,
-             others: int) -> Finding:
+def _absence(
+    frame: Frame, proof: Proof, row: int, missing: np.ndarray, start: int, here: np.ndarray, others: int
+) -> Finding:
     import numpy as np
 
     before = np.flatnonzero(here[:start])
@@ -93,13 +94,22 @@ def _absence(frame: Frame, proof: Proof, row: int, missing: np.ndarray, start: i
         samples = [(name, row, last) for name in silent if not np.isnan(frame.planes[name][row, last])][:1]
     else:
         samples = [(name, row, start) for name in still[:1]]
-    text = f"does not answer any more while {others} others of the node do" if not returned else \
-        f"did not answer for a while although {others} others of the node did"
-    finding = proof.finding(frame, "metric.gpu_absent", row, text, samples,
-                            role=Role.CONTEXT if returned else Role.ROOT,
-                            severity=Severity.WARNING if returned else Severity.ERROR, count=int(missing.sum()),
-                            fields={"returned": returned, "peers_present": others, "silent": silent,
-                                    "still_known_by": still[:6]})
+    text = (
+        f"does not answer any more while {others} others of the node do"
+        if not returned
+        else f"did not answer for a while although {others} others of the node did"
+    )
+    finding = proof.finding(
+        frame,
+        "metric.gpu_absent",
+        row,
+        text,
+        samples,
+        role=Role.CONTEXT if returned else Role.ROOT,
+        severity=Severity.WARNING if returned else Severity.ERROR,
+        count=int(missing.sum()),
+        fields={"returned": returned, "peers_present": others, "silent": silent, "still_known_by": still[:6]},
+    )
     if frame.timed:
         finding.first = int(frame.times[start])
         finding.last = int(frame.times[np.flatnonzero(missing)[-1]])
@@ -159,11 +169,20 @@ def _idle(frame: Frame, proof: Proof) -> list[Finding]:
             peers = float(np.nanmedian(values[:, columns]))
             samples = [(_UTIL, row, start), (_UTIL, row, int(columns[-1]))]
             finding = proof.finding(
-                frame, "metric.idle_gpu", row,
-                f"is idle while the {int(busy[:, start].sum())} others are at {peers:.0f} %", samples,
-                last=int(columns[-1]), count=len(columns),
-                fields={"util": round(float(np.nanmedian(values[i, columns])), 1), "peers_util": round(peers, 1),
-                        "samples": len(columns), **_also(frame, row, columns)})
+                frame,
+                "metric.idle_gpu",
+                row,
+                f"is idle while the {int(busy[:, start].sum())} others are at {peers:.0f} %",
+                samples,
+                last=int(columns[-1]),
+                count=len(columns),
+                fields={
+                    "util": round(float(np.nanmedian(values[i, columns])), 1),
+                    "peers_util": round(peers, 1),
+                    "samples": len(columns),
+                    **_also(frame, row, columns),
+                },
+            )
             peer = int(group[np.flatnonzero(busy[:, start])[0]])
             finding.evidence.append(proof.quote(frame, _UTIL, peer, start))
             found.append(finding)
@@ -188,8 +207,11 @@ def _also(frame: Frame, row: int, columns: np.ndarray) -> dict[str, float]:
     import numpy as np
 
     fields = {}
-    for key, values in (("power", frame.get(*_POWER)), ("fb_used_mib", frame.get(_USED)),
-                        ("tensor", frame.get(_TENSOR))):
+    for key, values in (
+        ("power", frame.get(*_POWER)),
+        ("fb_used_mib", frame.get(_USED)),
+        ("tensor", frame.get(_TENSOR)),
+    ):
         if values is not None and not np.isnan(values[row, columns]).all():
             fields[key] = round(float(np.nanmedian(values[row, columns])), 3)
     return fields
@@ -245,10 +267,21 @@ def _hang(frame: Frame, proof: Proof) -> list[Finding]:
     members.sort(key=lambda item: (item[0], int(item[2][0])))
     start, columns, rows = members[0]
     lead = int(rows[np.flatnonzero(spin[rows, start])[0]])
-    names = [name for name in (_UTIL, next((p for p in _POWER if frame.get(p) is not None), ""), _TENSOR)
-             if frame.get(name) is not None]
-    finding = proof.finding(frame, "metric.hang", lead, "", [(name, lead, start) for name in names], role=Role.ECHO,
-                            severity=Severity.WARNING, last=int(max(item[1][-1] for item in members)))
+    names = [
+        name
+        for name in (_UTIL, next((p for p in _POWER if frame.get(p) is not None), ""), _TENSOR)
+        if frame.get(name) is not None
+    ]
+    finding = proof.finding(
+        frame,
+        "metric.hang",
+        lead,
+        "",
+        [(name, lead, start) for name in names],
+        role=Role.ECHO,
+        severity=Severity.WARNING,
+        last=int(max(item[1][-1] for item in members)),
+    )
     gpus = sum(int(spin[item[2], item[0]].sum()) for item in members)
     fields: dict[str, float] = {"gpus": gpus, "util": 100, **_also(frame, lead, columns)}
     power = frame.get(*_POWER)
@@ -263,5 +296,3 @@ def _hang(frame: Frame, proof: Proof) -> list[Finding]:
     tensor = ", no tensor work" if fields.get("tensor", 1.0) <= _TENSOR_NONE else ""
     finding.text = f"{gpus} GPUs spin without computing (100 %{watts}{tensor}): they wait in a collective"
     return [finding]
-
-

@@ -15,8 +15,11 @@ if TYPE_CHECKING:
 
 _REASONS = "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS"
 _TEMP, _CLOCK, _UTIL = "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_GPU_UTIL"
-_HEAT_NS = ("DCGM_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN_NS",
-            "DCGM_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN_NS", "DCGM_FI_DEV_THERMAL_VIOLATION")
+_HEAT_NS = (
+    "DCGM_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN_NS",
+    "DCGM_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN_NS",
+    "DCGM_FI_DEV_THERMAL_VIOLATION",
+)
 _BRAKE_NS = ("DCGM_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN_NS",)
 
 HEAT = 0x20 | 0x40
@@ -159,8 +162,12 @@ def _heat_finding(frame: Frame, proof: Proof, row: int, hot: np.ndarray, hold: i
     start = first_run(hot, hold)
     columns = np.flatnonzero(hot)
     fields: dict[str, object] = {"samples": len(columns)}
-    names = (("temp", compared.temp), ("peers_temp", compared.peers_temp),
-             ("clock", compared.clock), ("peers_clock", compared.peers_clock))
+    names = (
+        ("temp", compared.temp),
+        ("peers_temp", compared.peers_temp),
+        ("clock", compared.clock),
+        ("peers_clock", compared.peers_clock),
+    )
     for name, values in names:
         if values is not None and not np.isnan(values[row, columns]).all():
             fields[name] = round(float(np.nanmedian(values[row, columns])), 1)
@@ -174,9 +181,17 @@ def _heat_finding(frame: Frame, proof: Proof, row: int, hot: np.ndarray, hold: i
         if not bits & HEAT:
             evidence = evidence[1:]
     lead = evidence[0][0] if evidence else next(name for name in _HEAT_NS if frame.get(name) is not None)
-    return proof.finding(frame, "metric.thermal_throttle", row, f"is slowed by heat{_compare(fields)}",
-                         [(lead, row, start), *evidence], last=int(columns[-1]), count=len(columns),
-                         severity=Severity.ERROR if frame.timed else Severity.WARNING, fields=fields)
+    return proof.finding(
+        frame,
+        "metric.thermal_throttle",
+        row,
+        f"is slowed by heat{_compare(fields)}",
+        [(lead, row, start), *evidence],
+        last=int(columns[-1]),
+        count=len(columns),
+        severity=Severity.ERROR if frame.timed else Severity.WARNING,
+        fields=fields,
+    )
 
 
 def _compare(fields: dict[str, object]) -> str:
@@ -216,9 +231,15 @@ def _brake(frame: Frame, proof: Proof, braked: np.ndarray | None) -> list[Findin
         return []
     rows.sort(key=lambda row: (first_run(braked[row], hold), row))
     name = _REASONS if frame.get(_REASONS) is not None else _BRAKE_NS[0]
-    first = proof.finding(frame, "metric.power_brake", rows[0], "is slowed by a hardware power brake",
-                          [(name, rows[0], first_run(braked[rows[0]], hold))],
-                          last=int(np.flatnonzero(braked[rows].any(axis=0))[-1]), count=int(braked[rows].sum()))
+    first = proof.finding(
+        frame,
+        "metric.power_brake",
+        rows[0],
+        "is slowed by a hardware power brake",
+        [(name, rows[0], first_run(braked[rows[0]], hold))],
+        last=int(np.flatnonzero(braked[rows].any(axis=0))[-1]),
+        count=int(braked[rows].sum()),
+    )
     nodes = tuple(dict.fromkeys(node for node in (frame.entities[row].node for row in rows) if node))
     first.nodes = nodes
     first.fields = {"gpus": len(rows), "nodes": len(nodes)}
@@ -245,11 +266,18 @@ def _low(frame: Frame, proof: Proof, slow: np.ndarray | None, compared: _Compare
         columns = np.flatnonzero(slow[row])
         clock = float(np.nanmedian(compared.clock[row, columns]))
         peers = float(np.nanmedian(compared.peers_clock[row, columns]))
-        found.append(proof.finding(
-            frame, "metric.clock_low", int(row), f"runs at {clock:.0f} MHz under load, its peers at {peers:.0f}",
-            [(_CLOCK, int(row), start), (_CLOCK, int(row), int(columns[-1]))], last=int(columns[-1]),
-            role=Role.ROOT, severity=Severity.WARNING, count=len(columns),
-            fields={"clock": round(clock), "peers_clock": round(peers), "samples": len(columns)}))
+        found.append(
+            proof.finding(
+                frame,
+                "metric.clock_low",
+                int(row),
+                f"runs at {clock:.0f} MHz under load, its peers at {peers:.0f}",
+                [(_CLOCK, int(row), start), (_CLOCK, int(row), int(columns[-1]))],
+                last=int(columns[-1]),
+                role=Role.ROOT,
+                severity=Severity.WARNING,
+                count=len(columns),
+                fields={"clock": round(clock), "peers_clock": round(peers), "samples": len(columns)},
+            )
+        )
     return found
-
-

@@ -24,9 +24,20 @@ class Proof:
         self._case = case
         self._files: dict[int, MetricsFile] = {}
 
-    def finding(self, frame: Frame, sign: str, row: int, text: str, samples: Sequence[Sample], *,
-                role: Role = Role.ROOT, severity: Severity = Severity.ERROR, last: int | None = None, count: int = 1,
-                fields: dict[str, Any] | None = None) -> Finding:
+    def finding(
+        self,
+        frame: Frame,
+        sign: str,
+        row: int,
+        text: str,
+        samples: Sequence[Sample],
+        *,
+        role: Role = Role.ROOT,
+        severity: Severity = Severity.ERROR,
+        last: int | None = None,
+        count: int = 1,
+        fields: dict[str, Any] | None = None,
+    ) -> Finding:
         """A finding about one GPU.
 
         Args:
@@ -45,10 +56,23 @@ class Proof:
         refs = [self.quote(frame, *sample) for sample in dict.fromkeys(samples)]
         first = refs[0].ts if refs else NO_TIME
         end = first if last is None or not samples else self.moment(frame, samples[0][0], row, last)[0]
-        return Finding(sign=sign, text=f"{name_of(entity)} {text}", role=role, severity=severity, first=first,
-                       last=max(first, end), node=entity.node, gpu=entity.gpu, pci=entity.pci, uuid=entity.uuid,
-                       nodes=(entity.node,) if entity.node else (), job=entity.job, count=count, fields=fields or {},
-                       evidence=refs)
+        return Finding(
+            sign=sign,
+            text=f"{name_of(entity)} {text}",
+            role=role,
+            severity=severity,
+            first=first,
+            last=max(first, end),
+            node=entity.node,
+            gpu=entity.gpu,
+            pci=entity.pci,
+            uuid=entity.uuid,
+            nodes=(entity.node,) if entity.node else (),
+            job=entity.job,
+            count=count,
+            fields=fields or {},
+            evidence=refs,
+        )
 
     def moment(self, frame: Frame, name: str, row: int, column: int) -> tuple[int, SeriesBlock | None, int, int, int]:
         """Time of the sample that a cell shows, and where it stands: block, field, entity and column of the block."""
@@ -85,7 +109,7 @@ class Proof:
         if file.is_json:
             known = metric_names().fields.get(name)
             place = file.sample(known.names if known else (name,), block.entities[e], moment)
-        elif line and np.isnan(block.values[f, e, at + 1:]).all():
+        elif line and np.isnan(block.values[f, e, at + 1 :]).all():
             place = Place(line, file.offset(line), text if "{" in text else "")
         else:
             place = file.row(text, moment)

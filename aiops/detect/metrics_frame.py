@@ -12,8 +12,13 @@ from aiops.model import NO_TIME, Case, SeriesBlock, SeriesEntity
 if TYPE_CHECKING:
     import numpy as np
 
-CORE = ("DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_SM_CLOCK",
-        "DCGM_FI_DEV_FB_USED")
+CORE = (
+    "DCGM_FI_DEV_GPU_TEMP",
+    "DCGM_FI_DEV_GPU_UTIL",
+    "DCGM_FI_DEV_POWER_USAGE",
+    "DCGM_FI_DEV_SM_CLOCK",
+    "DCGM_FI_DEV_FB_USED",
+)
 """Fields that every GPU that answers has."""
 _CELLS = 1 << 26
 _SPARSE = 4
@@ -68,8 +73,12 @@ class Frame:
         """Where a row of a field comes from: block, field index and entity index in it."""
         import numpy as np
 
-        return [(block, block.fields.index(name), int(e)) for block, rows in self.blocks if name in block.fields
-                for e in np.flatnonzero(rows == row)]
+        return [
+            (block, block.fields.index(name), int(e))
+            for block, rows in self.blocks
+            if name in block.fields
+            for e in np.flatnonzero(rows == row)
+        ]
 
     def whole(self) -> np.ndarray:
         """[GPU], true for whole GPUs: no MIG slice, no single NVLink."""
@@ -83,8 +92,12 @@ def frames(case: Case) -> list[Frame]:
     """One frame of all samples that have a time, and one or more of the snapshots without."""
     names = _Names(case)
     known = metric_names().fields
-    blocks = [block for block in case.series if any(name in known or name.startswith("DCGM_") for name in block.fields)
-              and any(_is_gpu(entity) for entity in block.entities)]
+    blocks = [
+        block
+        for block in case.series
+        if any(name in known or name.startswith("DCGM_") for name in block.fields)
+        and any(_is_gpu(entity) for entity in block.entities)
+    ]
     timed = [block for block in blocks if block.times[0] != NO_TIME]
     found = [_timed_frame(names, timed)] if timed else []
     # two snapshots that tell the same field of the same GPU are two scrapes of unknown order: keep them apart
@@ -131,11 +144,20 @@ class _Names:
         if all(entity.node is not None for entity in block.entities):
             return block.entities
         source = self.case.sources[block.source]
-        folder = next((part for part in reversed(source.name.replace("!", "/").split("/")[:-1])
-                       if part in self.case.topology.nodes), None)
-        return [entity if entity.node is not None else
-                replace(entity, node=self._node_of.get(entity.uuid or "") or source.node or folder)
-                for entity in block.entities]
+        folder = next(
+            (
+                part
+                for part in reversed(source.name.replace("!", "/").split("/")[:-1])
+                if part in self.case.topology.nodes
+            ),
+            None,
+        )
+        return [
+            entity
+            if entity.node is not None
+            else replace(entity, node=self._node_of.get(entity.uuid or "") or source.node or folder)
+            for entity in block.entities
+        ]
 
     def complete(self, entity: SeriesEntity) -> SeriesEntity:
         """Index, PCI id and UUID, where another source joins them."""
@@ -159,8 +181,9 @@ def _resolve(names: _Names, blocks: Sequence[SeriesBlock]) -> tuple[list[SeriesE
     exact: dict[tuple[object, ...], int] = {}
     by_index: dict[tuple[object, ...], list[int]] = {}
     places = [[-1] * len(block.entities) for block in blocks]
-    todo = [(b, e, entity) for b, block in enumerate(blocks) for e, entity in enumerate(names.of(block))
-            if _is_gpu(entity)]
+    todo = [
+        (b, e, entity) for b, block in enumerate(blocks) for e, entity in enumerate(names.of(block)) if _is_gpu(entity)
+    ]
     todo.sort(key=lambda item: (item[2].uuid is None, item[2].pci is None))
     for b, e, entity in todo:
         part = _slice(entity)
@@ -191,9 +214,15 @@ def _resolve(names: _Names, blocks: Sequence[SeriesBlock]) -> tuple[list[SeriesE
 
 
 def _merged(one: SeriesEntity, other: SeriesEntity) -> SeriesEntity:
-    return replace(one, node=one.node or other.node, gpu=other.gpu if one.gpu is None else one.gpu,
-                   pci=one.pci or other.pci, pod=one.pod or other.pod, job=one.job or other.job,
-                   labels=one.labels or other.labels)
+    return replace(
+        one,
+        node=one.node or other.node,
+        gpu=other.gpu if one.gpu is None else one.gpu,
+        pci=one.pci or other.pci,
+        pod=one.pod or other.pod,
+        job=one.job or other.job,
+        labels=one.labels or other.labels,
+    )
 
 
 def _order(entity: SeriesEntity) -> tuple[str, int, str, str, tuple[tuple[str, str], ...]]:
@@ -254,8 +283,9 @@ def _step(block: SeriesBlock) -> int:
     return int(np.median(steps)) if steps else 0
 
 
-def _fill(names: _Names, blocks: list[SeriesBlock], times: np.ndarray, columns: Iterable[np.ndarray],
-          step: int) -> Frame:
+def _fill(
+    names: _Names, blocks: list[SeriesBlock], times: np.ndarray, columns: Iterable[np.ndarray], step: int
+) -> Frame:
     import numpy as np
 
     entities, places = _resolve(names, blocks)
@@ -264,8 +294,12 @@ def _fill(names: _Names, blocks: list[SeriesBlock], times: np.ndarray, columns: 
     for (block, rows), column in zip(origin, columns, strict=True):
         straight = len(column) == len(times) and bool((column == np.arange(len(times))).all())
         for f, name in enumerate(block.fields):
-            if name not in planes and straight and len(rows) == len(entities) and bool(
-                    (rows == np.arange(len(entities))).all()):
+            if (
+                name not in planes
+                and straight
+                and len(rows) == len(entities)
+                and bool((rows == np.arange(len(entities))).all())
+            ):
                 planes[name] = block.values[f]
                 continue
             plane = planes.get(name)

@@ -54,11 +54,19 @@ def _replays(frame: Frame, proof: Proof) -> list[Finding]:
         if total < _REPLAYS or total < _PEERS * (usual + 1) or (rate < _RATE and np.count_nonzero(grown) < 3):
             continue
         when = np.flatnonzero(grown)
-        found.append(proof.finding(
-            frame, "metric.pcie_replay", row, f"retried {total:.0f} PCIe packets, the median of the others is "
-            f"{usual:.0f}", [(_REPLAY, row, int(when[0])), (_REPLAY, row, int(when[-1]))], last=int(when[-1]),
-            severity=Severity.WARNING, count=int(total),
-            fields={"replays": int(total), "peers": usual, "worst_per_minute": round(rate, 1)}))
+        found.append(
+            proof.finding(
+                frame,
+                "metric.pcie_replay",
+                row,
+                f"retried {total:.0f} PCIe packets, the median of the others is {usual:.0f}",
+                [(_REPLAY, row, int(when[0])), (_REPLAY, row, int(when[-1]))],
+                last=int(when[-1]),
+                severity=Severity.WARNING,
+                count=int(total),
+                fields={"replays": int(total), "peers": usual, "worst_per_minute": round(rate, 1)},
+            )
+        )
     return found
 
 
@@ -105,11 +113,20 @@ def _width(frame: Frame, proof: Proof) -> list[Finding]:
             now = int(values[row, columns[-1]])
             usual = int(np.nanmax([best[row, start], peers[row, start], limit[row, start] if limit is not None else 0]))
             before = [(name, int(row), start - 1)] if start > 0 and values[row, start - 1] > now else []
-            found.append(proof.finding(
-                frame, "metric.pcie_width", int(row), f"has a PCIe link of {now} instead of {usual} {unit}"
-                if unit == "lanes" else f"has a PCIe link of generation {now} instead of {usual}",
-                [(name, int(row), start), *before], last=int(columns[-1]), count=len(columns),
-                fields={"now": now, "before": usual, "what": unit}))
+            found.append(
+                proof.finding(
+                    frame,
+                    "metric.pcie_width",
+                    int(row),
+                    f"has a PCIe link of {now} instead of {usual} {unit}"
+                    if unit == "lanes"
+                    else f"has a PCIe link of generation {now} instead of {usual}",
+                    [(name, int(row), start), *before],
+                    last=int(columns[-1]),
+                    count=len(columns),
+                    fields={"now": now, "before": usual, "what": unit},
+                )
+            )
     return found
 
 
@@ -142,9 +159,17 @@ def _nvlink(frame: Frame, proof: Proof) -> list[Finding]:
         worst = any(name in _RETRAINED for name in totals)
         parts = ", ".join(f"{count} {_NVLINK[name]}" for name, count in totals.items())
         samples = [(name, row, int(np.flatnonzero(grown)[0])) for name, row, grown in counters[:3]]
-        found.append(proof.finding(
-            frame, "metric.nvlink_errors", counters[0][1], f"counted NVLink {parts}", samples,
-            last=int(np.flatnonzero(counters[0][2])[-1]), count=sum(totals.values()),
-            severity=Severity.ERROR if worst else Severity.WARNING,
-            fields={"errors": totals, "retrained": worst}))
+        found.append(
+            proof.finding(
+                frame,
+                "metric.nvlink_errors",
+                counters[0][1],
+                f"counted NVLink {parts}",
+                samples,
+                last=int(np.flatnonzero(counters[0][2])[-1]),
+                count=sum(totals.values()),
+                severity=Severity.ERROR if worst else Severity.WARNING,
+                fields={"errors": totals, "retrained": worst},
+            )
+        )
     return found

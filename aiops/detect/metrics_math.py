@@ -59,10 +59,10 @@ def steps_up(row: np.ndarray) -> np.ndarray:
     if len(values) < 2:
         return grown
     for i in np.flatnonzero(np.diff(values) < 0):
-        later = values[i + 2:i + 2 + _DIP]
+        later = values[i + 2 : i + 2 + _DIP]
         back = np.flatnonzero(later >= values[i])
         if len(back):
-            values[i + 1:i + 2 + back[0]] = values[i]
+            values[i + 1 : i + 2 + back[0]] = values[i]
     change = np.diff(values)
     grown[seen[1:]] = np.where(change < 0, values[1:], change)
     return grown
@@ -88,8 +88,10 @@ def peer_groups(frame: Frame) -> np.ndarray:
     model = [dict(entity.labels).get("model", "") for entity in frame.entities]
     groups = np.full(len(frame.entities), -1)
     number = 0
-    for keys in ([(entity.node or "", model[i]) for i, entity in enumerate(frame.entities)],
-                 [("", name) for name in model]):
+    for keys in (
+        [(entity.node or "", model[i]) for i, entity in enumerate(frame.entities)],
+        [("", name) for name in model],
+    ):
         members: dict[tuple[str, str], list[int]] = {}
         for i in np.flatnonzero(whole & (groups < 0)):
             members.setdefault(keys[i], []).append(int(i))
@@ -122,9 +124,9 @@ def group_median(values: np.ndarray, groups: np.ndarray, wanted: np.ndarray) -> 
         count = (~np.isnan(block)).sum(axis=1)
         low, high = np.maximum(count - 1, 0) // 2, count // 2
         high = np.minimum(high, block.shape[1] - 1)
-        middle = (np.take_along_axis(block, low[:, None], axis=1)
-                  + np.take_along_axis(block, high[:, None], axis=1))[:, 0] / 2
+        middle = (np.take_along_axis(block, low[:, None], axis=1) + np.take_along_axis(block, high[:, None], axis=1))[
+            :, 0
+        ] / 2
         middle[count <= PEERS] = np.nan
         result[index] = middle[:, None, :]
     return result
-

@@ -31,8 +31,15 @@ _MANY = 4
 
 def find(frame: Frame, proof: Proof) -> list[Finding]:
     """``metric.ecc_dbe``, ``metric.ecc_sbe_storm``, ``metric.row_remap*``, ``metric.fb_full``, ``metric.fb_drop``."""
-    return [*_uncorrectable(frame, proof), *_corrected(frame, proof), *_remapped(frame, proof),
-            *_pending(frame, proof), *_broken(frame, proof), *_full(frame, proof), *_drop(frame, proof)]
+    return [
+        *_uncorrectable(frame, proof),
+        *_corrected(frame, proof),
+        *_remapped(frame, proof),
+        *_pending(frame, proof),
+        *_broken(frame, proof),
+        *_full(frame, proof),
+        *_drop(frame, proof),
+    ]
 
 
 def _uncorrectable(frame: Frame, proof: Proof) -> list[Finding]:
@@ -50,10 +57,19 @@ def _uncorrectable(frame: Frame, proof: Proof) -> list[Finding]:
             if len(when) and row not in told:
                 told.add(int(row))
                 errors = int(grown.sum())
-                found.append(proof.finding(
-                    frame, "metric.ecc_dbe", int(row), f"counted {errors} uncorrectable memory error(s)",
-                    [(name, int(row), int(when[0])), (name, int(row), int(when[-1]))], severity=Severity.FATAL,
-                    last=int(when[-1]), count=errors, fields={"errors": errors, "metric": name, "new": True}))
+                found.append(
+                    proof.finding(
+                        frame,
+                        "metric.ecc_dbe",
+                        int(row),
+                        f"counted {errors} uncorrectable memory error(s)",
+                        [(name, int(row), int(when[0])), (name, int(row), int(when[-1]))],
+                        severity=Severity.FATAL,
+                        last=int(when[-1]),
+                        count=errors,
+                        fields={"errors": errors, "metric": name, "new": True},
+                    )
+                )
         newest = last_value(values)
         for row in np.flatnonzero(newest > 0):
             if row in told:
@@ -65,10 +81,18 @@ def _uncorrectable(frame: Frame, proof: Proof) -> list[Finding]:
             text = f"shows {int(newest[row])} uncorrectable memory error(s)"
             text += "" if fresh else " over its lifetime" if name != _DBE[0] else " since before the window"
             column = int(np.flatnonzero(~np.isnan(values[row]))[-1])
-            found.append(proof.finding(
-                frame, "metric.ecc_dbe", int(row), text, [(name, int(row), column)],
-                role=Role.ROOT if fresh else Role.CONTEXT, severity=Severity.FATAL if fresh else Severity.WARNING,
-                fields={"errors": int(newest[row]), "metric": name, "new": fresh}))
+            found.append(
+                proof.finding(
+                    frame,
+                    "metric.ecc_dbe",
+                    int(row),
+                    text,
+                    [(name, int(row), column)],
+                    role=Role.ROOT if fresh else Role.CONTEXT,
+                    severity=Severity.FATAL if fresh else Severity.WARNING,
+                    fields={"errors": int(newest[row]), "metric": name, "new": fresh},
+                )
+            )
     return found
 
 
@@ -96,12 +120,20 @@ def _corrected(frame: Frame, proof: Proof) -> list[Finding]:
                 continue
             told.add(int(row))
             when = np.flatnonzero(growth[int(row)]) if int(row) in growth else np.array([0])
-            found.append(proof.finding(
-                frame, "metric.ecc_sbe_storm", int(row),
-                f"counted {int(total[row])} corrected memory errors, the median of the other GPUs is {usual:.0f}",
-                [(name, int(row), int(when[0])), (name, int(row), int(when[-1]))], role=Role.CONTEXT,
-                severity=Severity.WARNING, last=int(when[-1]), count=int(total[row]),
-                fields={"errors": int(total[row]), "peers": usual, "metric": name}))
+            found.append(
+                proof.finding(
+                    frame,
+                    "metric.ecc_sbe_storm",
+                    int(row),
+                    f"counted {int(total[row])} corrected memory errors, the median of the other GPUs is {usual:.0f}",
+                    [(name, int(row), int(when[0])), (name, int(row), int(when[-1]))],
+                    role=Role.CONTEXT,
+                    severity=Severity.WARNING,
+                    last=int(when[-1]),
+                    count=int(total[row]),
+                    fields={"errors": int(total[row]), "peers": usual, "metric": name},
+                )
+            )
     return found
 
 
@@ -118,10 +150,18 @@ def _remapped(frame: Frame, proof: Proof) -> list[Finding]:
         when = np.flatnonzero(grown)
         if len(when):
             rows = int(grown.sum())
-            found.append(proof.finding(
-                frame, "metric.row_remap", int(row), f"remapped {rows} memory row(s) after uncorrectable errors",
-                [(name, int(row), int(when[0]))], last=int(when[-1]), count=rows,
-                fields={"rows": rows, "total": int(last_value(values[row][None, :])[0])}))
+            found.append(
+                proof.finding(
+                    frame,
+                    "metric.row_remap",
+                    int(row),
+                    f"remapped {rows} memory row(s) after uncorrectable errors",
+                    [(name, int(row), int(when[0]))],
+                    last=int(when[-1]),
+                    count=rows,
+                    fields={"rows": rows, "total": int(last_value(values[row][None, :])[0])},
+                )
+            )
     return found
 
 
@@ -139,10 +179,18 @@ def _pending(frame: Frame, proof: Proof) -> list[Finding]:
             column = int(np.flatnonzero(values[row] > 0)[0])
             now = newest[row] > 0
             text = f"has a pending {what}: it needs a reset" if now else f"had a pending {what} until a reset"
-            found.append(proof.finding(
-                frame, "metric.row_remap_pending", int(row), text, [(name, int(row), column)],
-                role=Role.ROOT if now else Role.CONTEXT, severity=Severity.WARNING,
-                fields={"metric": name, "pending": bool(now), "since_start": _from_start(values[row], column)}))
+            found.append(
+                proof.finding(
+                    frame,
+                    "metric.row_remap_pending",
+                    int(row),
+                    text,
+                    [(name, int(row), column)],
+                    role=Role.ROOT if now else Role.CONTEXT,
+                    severity=Severity.WARNING,
+                    fields={"metric": name, "pending": bool(now), "since_start": _from_start(values[row], column)},
+                )
+            )
     return found
 
 
@@ -160,11 +208,17 @@ def _broken(frame: Frame, proof: Proof) -> list[Finding]:
                 continue
             told.add(int(row))
             column = int(np.flatnonzero(values[row] > 0)[0])
-            found.append(proof.finding(
-                frame, "metric.row_remap_failure", int(row),
-                "cannot remap a damaged memory row any more: it has to be replaced", [(name, int(row), column)],
-                severity=Severity.FATAL,
-                fields={"metric": name, "since_start": _from_start(values[row], column)}))
+            found.append(
+                proof.finding(
+                    frame,
+                    "metric.row_remap_failure",
+                    int(row),
+                    "cannot remap a damaged memory row any more: it has to be replaced",
+                    [(name, int(row), column)],
+                    severity=Severity.FATAL,
+                    fields={"metric": name, "since_start": _from_start(values[row], column)},
+                )
+            )
     return found
 
 
@@ -193,9 +247,17 @@ def _full(frame: Frame, proof: Proof) -> list[Finding]:
     for row, sample in zip(shown, samples, strict=False):
         percent = float(share[row, sample[2]]) * 100
         others = f", as have {len(rows) - 1} others" if len(rows) > _MANY else ""
-        finding = proof.finding(frame, "metric.fb_full", int(row), f"has {percent:.0f} % of its memory in use{others}",
-                                [sample], role=Role.CONTEXT, severity=Severity.INFO,
-                                count=len(rows) if others else 1, fields={"percent": round(percent, 1)})
+        finding = proof.finding(
+            frame,
+            "metric.fb_full",
+            int(row),
+            f"has {percent:.0f} % of its memory in use{others}",
+            [sample],
+            role=Role.CONTEXT,
+            severity=Severity.INFO,
+            count=len(rows) if others else 1,
+            fields={"percent": round(percent, 1)},
+        )
         if others:
             finding.nodes = tuple(dict.fromkeys(e for e in (frame.entities[r].node for r in rows) if e))
         found.append(finding)
@@ -223,9 +285,16 @@ def _drop(frame: Frame, proof: Proof) -> list[Finding]:
         until = slice(column, column + hold)
         if len(others) >= PEERS and kept[others][:, until].all(axis=1).mean() >= 0.75:
             before, after = float(level[row, column - 1]), float(used[row, column])
-            found.append(proof.finding(
-                frame, "metric.fb_drop", int(row),
-                f"released its memory ({before:.0f} to {after:.0f} MiB) while the others kept theirs",
-                [(_USED, int(row), column), (_USED, int(row), column - 1)], role=Role.ECHO, severity=Severity.WARNING,
-                fields={"before_mib": round(before), "after_mib": round(after)}))
+            found.append(
+                proof.finding(
+                    frame,
+                    "metric.fb_drop",
+                    int(row),
+                    f"released its memory ({before:.0f} to {after:.0f} MiB) while the others kept theirs",
+                    [(_USED, int(row), column), (_USED, int(row), column - 1)],
+                    role=Role.ECHO,
+                    severity=Severity.WARNING,
+                    fields={"before_mib": round(before), "after_mib": round(after)},
+                )
+            )
     return found

@@ -17,8 +17,22 @@ _FILE = 1 << 30
 """Larger files are not searched."""
 _SEARCHES = 40
 """Samples of a file without an index whose line is looked for; of further ones only the text is given."""
-_SHOWN = ("gpu", "UUID", "uuid", "gpu_uuid", "pci_bus_id", "Hostname", "hostname", "node", "instance", "nvlink",
-          "GPU_I_ID", "xid", "exported_pod", "pod")
+_SHOWN = (
+    "gpu",
+    "UUID",
+    "uuid",
+    "gpu_uuid",
+    "pci_bus_id",
+    "Hostname",
+    "hostname",
+    "node",
+    "instance",
+    "nvlink",
+    "GPU_I_ID",
+    "xid",
+    "exported_pod",
+    "pod",
+)
 """Labels that are quoted; the rest (driver, model, job) is the same for all."""
 
 
@@ -126,7 +140,7 @@ class MetricsFile:
         return self._data[:].split(b"\n")
 
     def _in_scrape(self, text: str, moment: int) -> Place | None:
-        key = text[:text.rfind("}") + 1].encode()
+        key = text[: text.rfind("}") + 1].encode()
         stamps = {str(moment // 10**6).encode(), str(moment // 10**9).encode()}
         position = 0
         for number, line in enumerate(self._lines, 1):
@@ -148,8 +162,11 @@ class MetricsFile:
         for number, line in enumerate(self._lines, 1):
             if all(cell in line for cell in who):
                 cells = [cell.strip() for cell in line.decode(errors="replace").split(delimiter)]
-                if len(cells) == len(wanted) and all(cells[i] == wanted[i] for i in header.labels) \
-                        and parse_time(cells[header.time]) == moment:
+                if (
+                    len(cells) == len(wanted)
+                    and all(cells[i] == wanted[i] for i in header.labels)
+                    and parse_time(cells[header.time]) == moment
+                ):
                     return Place(number, position)
             position += len(line) + 1
         return None

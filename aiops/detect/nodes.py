@@ -26,7 +26,9 @@ def _links(case: Case) -> list[Finding]:
     for event in evidence_rows(case, "kernel.mlx5_link_down", "kernel.mlx5_link_up", "nccl.ib_port_error"):
         nic = str(event.fields.get("nic") or event.fields.get("pci") or "")
         by_port.setdefault((event.node or "", nic), []).append(event)
-    kernel_nodes = {node for (node, _), events in by_port.items() if any(e.signal != "nccl.ib_port_error" for e in events)}
+    kernel_nodes = {
+        node for (node, _), events in by_port.items() if any(e.signal != "nccl.ib_port_error" for e in events)
+    }
     findings = []
     for (node, nic), events in by_port.items():
         downs = [e for e in events if e.signal == "kernel.mlx5_link_down"]
@@ -39,12 +41,27 @@ def _links(case: Case) -> list[Finding]:
         sign = "net.link_down" if still_down and len(downs) < FLAPS else "net.link_flap"
         first, last = span(downs or errors)
         times = f"{len(downs)} times" if len(downs) != 1 else "once"
-        text = f"Port {nic or '?'} of {node or '?'} went down {times}" if downs else f"NCCL saw port errors on {nic} of {node or '?'}"
-        findings.append(Finding(
-            sign=sign, text=text + (" and stayed down" if still_down else ""), role=Role.ROOT,
-            severity=Severity.ERROR if len(downs) >= FLAPS or still_down or errors else Severity.WARNING, first=first, last=last,
-            node=node or None, nodes=(node,) if node else (), name=nic or None, count=sum(e.count for e in (downs or errors)),
-            fields={"downs": len(downs), "nic": nic, "stayed_down": still_down}, evidence=quotes(case, downs or errors)))
+        text = (
+            f"Port {nic or '?'} of {node or '?'} went down {times}"
+            if downs
+            else f"NCCL saw port errors on {nic} of {node or '?'}"
+        )
+        findings.append(
+            Finding(
+                sign=sign,
+                text=text + (" and stayed down" if still_down else ""),
+                role=Role.ROOT,
+                severity=Severity.ERROR if len(downs) >= FLAPS or still_down or errors else Severity.WARNING,
+                first=first,
+                last=last,
+                node=node or None,
+                nodes=(node,) if node else (),
+                name=nic or None,
+                count=sum(e.count for e in (downs or errors)),
+                fields={"downs": len(downs), "nic": nic, "stayed_down": still_down},
+                evidence=quotes(case, downs or errors),
+            )
+        )
     return findings
 
 
@@ -57,9 +74,19 @@ def _reboots(case: Case) -> list[Finding]:
         if event.line <= 3 or not (earlier or event.line > 20):
             continue
         first, last = span([event])
-        findings.append(Finding(sign="host.reboot_seen", text=f"{event.node or 'A node'} booted in the middle of its log", role=Role.ROOT,
-                                severity=Severity.ERROR, first=first, last=last, node=event.node, nodes=(event.node,) if event.node else (),
-                                evidence=quotes(case, [event])))
+        findings.append(
+            Finding(
+                sign="host.reboot_seen",
+                text=f"{event.node or 'A node'} booted in the middle of its log",
+                role=Role.ROOT,
+                severity=Severity.ERROR,
+                first=first,
+                last=last,
+                node=event.node,
+                nodes=(event.node,) if event.node else (),
+                evidence=quotes(case, [event]),
+            )
+        )
     return findings[:8]
 
 
@@ -72,7 +99,19 @@ def _not_responding(case: Case) -> list[Finding]:
     for node, events in by_node.items():
         first, last = span(events)
         job = next((str(e.fields["job"]) for e in events if e.fields.get("job")), None)
-        findings.append(Finding(sign="slurm.node_down", text=f"slurmctld lost contact with {node}", role=Role.ROOT,
-                                severity=Severity.ERROR, first=first, last=last, node=node, nodes=(node,), job=job, count=len(events),
-                                evidence=quotes(case, events)))
+        findings.append(
+            Finding(
+                sign="slurm.node_down",
+                text=f"slurmctld lost contact with {node}",
+                role=Role.ROOT,
+                severity=Severity.ERROR,
+                first=first,
+                last=last,
+                node=node,
+                nodes=(node,),
+                job=job,
+                count=len(events),
+                evidence=quotes(case, events),
+            )
+        )
     return findings

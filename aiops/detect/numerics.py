@@ -32,8 +32,13 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
         return []
     for points in tracks.values():
         points.sort(key=lambda p: p.event.line)
-    return [*_nonfinite(case, tracks), *_jumps(case, tracks), *_scale(case, tracks), *_slow(case, tracks),
-            *_progress(case, tracks)]
+    return [
+        *_nonfinite(case, tracks),
+        *_jumps(case, tracks),
+        *_scale(case, tracks),
+        *_slow(case, tracks),
+        *_progress(case, tracks),
+    ]
 
 
 def _ranks(keys: list[tuple[int, int | None]]) -> tuple[int, ...]:
@@ -44,7 +49,10 @@ def _nonfinite(case: Case, tracks: dict[tuple[int, int | None], list[Point]]) ->
     bad: dict[tuple[int, int | None], Point] = {}
     for key, points in tracks.items():
         for point in points:
-            if any(v is not None and not math.isfinite(v) for v in (point.loss, point.grad_norm)) or (point.nans or 0) > 0:
+            if (
+                any(v is not None and not math.isfinite(v) for v in (point.loss, point.grad_norm))
+                or (point.nans or 0) > 0
+            ):
                 bad[key] = point
                 break
     if not bad:
@@ -57,13 +65,28 @@ def _nonfinite(case: Case, tracks: dict[tuple[int, int | None], list[Point]]) ->
     refs = [quote(case, before.event)] if before is not None else []
     step = f" at step {head.step}" if head.step is not None else ""
     single = len(ranks) == 1 and len(all_ranks) > 1
-    return [Finding(
-        sign="num.nonfinite", text=f"The {what} is not finite{step}" + (f" on rank {ranks[0]} only" if single else ""),
-        role=Role.ROOT, severity=Severity.ERROR, first=head.ts, last=head.ts, rank=ranks[0] if single else None, ranks=ranks,
-        node=head.event.node, count=len(bad),
-        fields={"step": head.step, "what": what, "single": single, "from_start": before is None,
-                "last_finite_step": before.step if before else None},
-        evidence=[*refs, quote(case, head.event)])]
+    return [
+        Finding(
+            sign="num.nonfinite",
+            text=f"The {what} is not finite{step}" + (f" on rank {ranks[0]} only" if single else ""),
+            role=Role.ROOT,
+            severity=Severity.ERROR,
+            first=head.ts,
+            last=head.ts,
+            rank=ranks[0] if single else None,
+            ranks=ranks,
+            node=head.event.node,
+            count=len(bad),
+            fields={
+                "step": head.step,
+                "what": what,
+                "single": single,
+                "from_start": before is None,
+                "last_finite_step": before.step if before else None,
+            },
+            evidence=[*refs, quote(case, head.event)],
+        )
+    ]
 
 
 def _last_finite(tracks: dict[tuple[int, int | None], list[Point]], head: Point) -> Point | None:
@@ -91,8 +114,17 @@ def _track_jumps(case: Case, rank: int | None, points: list[Point]) -> list[Find
         top = max(losses, key=lambda p: p.loss or 0.0)
         if base > 0 and (top.loss or 0.0) > LOSS_JUMP * max(base, 1e-6) and (top.loss or 0) - base > 1.0:
             first = next(p for p in losses if (p.loss or 0.0) > LOSS_JUMP * base)
-            found.append(_jump(case, "num.loss_jump", f"The loss rises from {base:.4g} to {top.loss:.4g}", first, top, rank,
-                               {"base": base, "top": top.loss, "step": first.step}))
+            found.append(
+                _jump(
+                    case,
+                    "num.loss_jump",
+                    f"The loss rises from {base:.4g} to {top.loss:.4g}",
+                    first,
+                    top,
+                    rank,
+                    {"base": base, "top": top.loss, "step": first.step},
+                )
+            )
         else:
             found += _spike(case, rank, losses)
     if len(norms) >= 6:
@@ -100,8 +132,17 @@ def _track_jumps(case: Case, rank: int | None, points: list[Point]) -> list[Find
         top = max(norms, key=lambda p: p.grad_norm or 0.0)
         if base > 0 and (top.grad_norm or 0.0) > GRADIENT_JUMP * base:
             first = next(p for p in norms if (p.grad_norm or 0.0) > GRADIENT_JUMP * base)
-            found.append(_jump(case, "num.grad_jump", f"The gradient norm rises from {base:.4g} to {top.grad_norm:.4g}", first, top,
-                               rank, {"base": base, "top": top.grad_norm, "step": first.step}))
+            found.append(
+                _jump(
+                    case,
+                    "num.grad_jump",
+                    f"The gradient norm rises from {base:.4g} to {top.grad_norm:.4g}",
+                    first,
+                    top,
+                    rank,
+                    {"base": base, "top": top.grad_norm, "step": first.step},
+                )
+            )
     return found
 
 
@@ -109,7 +150,7 @@ def _spike(case: Case, rank: int | None, losses: list[Point]) -> list[Finding]:
     """A local maximum far above the window before it, more than the usual scatter."""
     best: tuple[float, Point, float] | None = None
     for i in range(8, len(losses)):
-        window = [p.loss or 0.0 for p in losses[max(0, i - 32):i]]
+        window = [p.loss or 0.0 for p in losses[max(0, i - 32) : i]]
         middle = median(window)
         scatter = median(abs(v - middle) for v in window) * 1.4826
         value = losses[i].loss or 0.0
@@ -122,18 +163,38 @@ def _spike(case: Case, rank: int | None, losses: list[Point]) -> list[Finding]:
     ratio, point, middle = best
     after = [p.loss or 0.0 for p in losses if p.event.line > point.event.line][:40]
     recovered = bool(after) and min(after) < SPIKE * middle
-    return [_jump(case, "num.loss_spike", f"The loss jumps to {point.loss:.4g}, {ratio:.1f} times its level"
-                  + (", and recovers" if recovered else ""), point, point, rank,
-                  {"base": middle, "top": point.loss, "step": point.step, "recovered": recovered})]
+    return [
+        _jump(
+            case,
+            "num.loss_spike",
+            f"The loss jumps to {point.loss:.4g}, {ratio:.1f} times its level"
+            + (", and recovers" if recovered else ""),
+            point,
+            point,
+            rank,
+            {"base": middle, "top": point.loss, "step": point.step, "recovered": recovered},
+        )
+    ]
 
 
-def _jump(case: Case, sign: str, text: str, first: Point, top: Point, rank: int | None, fields: dict[str, object]) -> Finding:
+def _jump(
+    case: Case, sign: str, text: str, first: Point, top: Point, rank: int | None, fields: dict[str, object]
+) -> Finding:
     refs: list[EvidenceRef] = [quote(case, first.event)]
     if top is not first:
         refs.append(quote(case, top.event))
     step = f" at step {first.step}" if first.step is not None else ""
-    return Finding(sign=sign, text=text + step, role=Role.ROOT, severity=Severity.ERROR, first=first.ts, last=top.ts,
-                   ranks=() if rank is None else (rank,), fields=fields, evidence=refs)
+    return Finding(
+        sign=sign,
+        text=text + step,
+        role=Role.ROOT,
+        severity=Severity.ERROR,
+        first=first.ts,
+        last=top.ts,
+        ranks=() if rank is None else (rank,),
+        fields=fields,
+        evidence=refs,
+    )
 
 
 def _scale(case: Case, tracks: dict[tuple[int, int | None], list[Point]]) -> list[Finding]:
@@ -144,9 +205,18 @@ def _scale(case: Case, tracks: dict[tuple[int, int | None], list[Point]]) -> lis
         top = max(p.scale or 0.0 for p in scales)
         last = scales[-1]
         if top >= 1024 and (last.scale or 0.0) <= 1.0:
-            return [Finding(sign="num.scale_low", text=f"The loss scale falls from {top:g} to {last.scale:g}", role=Role.ROOT,
-                            severity=Severity.WARNING, first=last.ts, last=last.ts, fields={"top": top, "last": last.scale},
-                            evidence=[quote(case, scales[0].event), quote(case, last.event)])]
+            return [
+                Finding(
+                    sign="num.scale_low",
+                    text=f"The loss scale falls from {top:g} to {last.scale:g}",
+                    role=Role.ROOT,
+                    severity=Severity.WARNING,
+                    first=last.ts,
+                    last=last.ts,
+                    fields={"top": top, "last": last.scale},
+                    evidence=[quote(case, scales[0].event), quote(case, last.event)],
+                )
+            ]
     return []
 
 
@@ -156,17 +226,28 @@ def _slow(case: Case, tracks: dict[tuple[int, int | None], list[Point]]) -> list
         if len(timed) < 12:
             continue
         base = median(p.step_time or 0.0 for p in timed[: max(4, len(timed) // 5)])
-        tail = timed[-max(4, len(timed) // 6):]
+        tail = timed[-max(4, len(timed) // 6) :]
         level = median(p.step_time or 0.0 for p in tail)
         if base <= 0 or level <= SLOW * base:
             continue
-        first = next(p for i, p in enumerate(timed)
-                     if median(q.step_time or 0.0 for q in timed[i:i + 4]) > (1 + (SLOW - 1) / 2) * base)
-        return [Finding(sign="train.slow", text=f"A step takes {level:.3g} s instead of {base:.3g} s"
-                                                + (f" from step {first.step} on" if first.step is not None else ""),
-                        role=Role.ROOT, severity=Severity.WARNING, first=first.ts, last=tail[-1].ts,
-                        fields={"base_s": base, "level_s": level, "step": first.step, "ratio": level / base},
-                        evidence=[quote(case, timed[0].event), quote(case, first.event), quote(case, tail[-1].event)])]
+        first = next(
+            p
+            for i, p in enumerate(timed)
+            if median(q.step_time or 0.0 for q in timed[i : i + 4]) > (1 + (SLOW - 1) / 2) * base
+        )
+        return [
+            Finding(
+                sign="train.slow",
+                text=f"A step takes {level:.3g} s instead of {base:.3g} s"
+                + (f" from step {first.step} on" if first.step is not None else ""),
+                role=Role.ROOT,
+                severity=Severity.WARNING,
+                first=first.ts,
+                last=tail[-1].ts,
+                fields={"base_s": base, "level_s": level, "step": first.step, "ratio": level / base},
+                evidence=[quote(case, timed[0].event), quote(case, first.event), quote(case, tail[-1].event)],
+            )
+        ]
     return []
 
 
@@ -177,10 +258,23 @@ def _progress(case: Case, tracks: dict[tuple[int, int | None], list[Point]]) -> 
     last = max(points, key=lambda p: (p.ts != NO_TIME, p.ts, p.step or 0))
     first = min(points, key=lambda p: (p.ts == NO_TIME, p.ts, p.step or 0))
     total = max((p.total or 0 for p in points), default=0)
-    return [Finding(sign="train.progress", text=f"Training ran from step {first.step} to step {last.step}"
-                                                + (f" of {total}" if total else ""),
-                    role=Role.CONTEXT, severity=Severity.INFO, first=first.ts, last=last.ts, ranks=_ranks(list(tracks)),
-                    count=sum(p.event.count for p in points),
-                    fields={"first_step": first.step, "last_step": last.step, "total": total or None, "last_loss": last.loss,
-                            "step_time": last.step_time},
-                    evidence=[quote(case, last.event)])]
+    return [
+        Finding(
+            sign="train.progress",
+            text=f"Training ran from step {first.step} to step {last.step}" + (f" of {total}" if total else ""),
+            role=Role.CONTEXT,
+            severity=Severity.INFO,
+            first=first.ts,
+            last=last.ts,
+            ranks=_ranks(list(tracks)),
+            count=sum(p.event.count for p in points),
+            fields={
+                "first_step": first.step,
+                "last_step": last.step,
+                "total": total or None,
+                "last_loss": last.loss,
+                "step_time": last.step_time,
+            },
+            evidence=[quote(case, last.event)],
+        )
+    ]

@@ -9,8 +9,16 @@ from aiops.model.case import Case
 from aiops.model.event import Event, Severity
 from aiops.model.finding import Finding, Role
 
-_FAILED = ("launcher.exit_record", "launcher.failed", "launcher.child_failed", "srun.task_exit", "mpirun.exit",
-           "launcher.signal", "nccl.watchdog_timeout", "slurm.step_cancelled")
+_FAILED = (
+    "launcher.exit_record",
+    "launcher.failed",
+    "launcher.child_failed",
+    "srun.task_exit",
+    "mpirun.exit",
+    "launcher.signal",
+    "nccl.watchdog_timeout",
+    "slurm.step_cancelled",
+)
 
 
 def detect(case: Case, catalog: Catalog) -> list[Finding]:
@@ -22,28 +30,69 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
     later = [event for event in success if not any(_follows(bad, event) for bad in failed)]
     if later:
         first, last = span(later)
-        findings.append(Finding(sign="job.succeeded", text="The run says that it finished", role=Role.CONTEXT,
-                                severity=Severity.INFO, first=first, last=last, count=len(later), evidence=quotes(case, later)))
+        findings.append(
+            Finding(
+                sign="job.succeeded",
+                text="The run says that it finished",
+                role=Role.CONTEXT,
+                severity=Severity.INFO,
+                first=first,
+                last=last,
+                count=len(later),
+                evidence=quotes(case, later),
+            )
+        )
     else:
         final = _final_step(case)
         if final is not None and not failed:
             first, last = span([final])
-            findings.append(Finding(sign="job.succeeded", text="The last planned step was reached", role=Role.CONTEXT,
-                                    severity=Severity.INFO, first=first, last=last, evidence=[quote(case, final)],
-                                    fields={"by": "last step"}))
+            findings.append(
+                Finding(
+                    sign="job.succeeded",
+                    text="The last planned step was reached",
+                    role=Role.CONTEXT,
+                    severity=Severity.INFO,
+                    first=first,
+                    last=last,
+                    evidence=[quote(case, final)],
+                    fields={"by": "last step"},
+                )
+            )
     if failed:
         first, last = span(failed)
-        findings.append(Finding(sign="job.died", text="Processes of the job ended abnormally", role=Role.CONTEXT,
-                                severity=Severity.ERROR, first=first, last=last, count=len(failed),
-                                ranks=tuple(sorted({e.rank for e in failed if e.rank is not None})), evidence=quotes(case, failed)))
+        findings.append(
+            Finding(
+                sign="job.died",
+                text="Processes of the job ended abnormally",
+                role=Role.CONTEXT,
+                severity=Severity.ERROR,
+                first=first,
+                last=last,
+                count=len(failed),
+                ranks=tuple(sorted({e.rank for e in failed if e.rank is not None})),
+                evidence=quotes(case, failed),
+            )
+        )
     return findings
 
 
 def _counts(event: Event) -> bool:
     """A rank or the launcher says it; sentences about others (``waiting until training is finished``) do not count."""
     text = event.text.lower()
-    return not any(word in text for word in ("not finished", "wait", "until", "before training", "if training", "when training",
-                                             "after training", "not complete", "incomplete"))
+    return not any(
+        word in text
+        for word in (
+            "not finished",
+            "wait",
+            "until",
+            "before training",
+            "if training",
+            "when training",
+            "after training",
+            "not complete",
+            "incomplete",
+        )
+    )
 
 
 def _follows(bad: Event, good: Event) -> bool:

@@ -12,17 +12,25 @@ from aiops.model.event import NO_TIME, Event
 
 _NUMBER = r"(?:[-+]?(?:\d[\d,]*\.?\d*(?:[eE][-+]?\d+)?|\.\d+)|[-+]?(?:nan|inf|NaN|Inf|infinity))"
 _KEYS = {
-    "loss": re.compile(r"(?<![\w-])(?:lm loss|(?:reduced_|mean_|avg_|average )?(?:train(?:ing)?_?)?[Ll]oss|ce)['\"]?[ \t]*[:= ][ \t]*['\"]?"
-                       rf"(?:tensor\()?({_NUMBER})(?![\w.])"),
+    "loss": re.compile(
+        r"(?<![\w-])(?:lm loss|(?:reduced_|mean_|avg_|average )?(?:train(?:ing)?_?)?[Ll]oss|ce)['\"]?[ \t]*[:= ][ \t]*['\"]?"
+        rf"(?:tensor\()?({_NUMBER})(?![\w.])"
+    ),
     "grad_norm": re.compile(rf"grad(?:ient)?[ _]?norm['\"]?[ \t]*[:= ][ \t]*['\"]?({_NUMBER})(?![\w.])", re.I),
     "scale": re.compile(rf"(?:loss[ _]scale|(?<!\w)scale)['\"]?[ \t]*[:=][ \t]*({_NUMBER})(?![\w.])", re.I),
-    "step_time": re.compile(rf"(?:elapsed time per iteration \(ms\)|(?:train_)?step_timing in s|step[ _]?time|time per (?:step|iter(?:ation)?))"
-                            rf"['\"]?[ \t]*[:= ][ \t]*({_NUMBER})", re.I),
+    "step_time": re.compile(
+        rf"(?:elapsed time per iteration \(ms\)|(?:train_)?step_timing in s|step[ _]?time|time per (?:step|iter(?:ation)?))"
+        rf"['\"]?[ \t]*[:= ][ \t]*({_NUMBER})",
+        re.I,
+    ),
     "skipped": re.compile(r"number of skipped iterations: +(\d+)"),
     "nans": re.compile(r"number of nan iterations: +(\d+)"),
     "lr": re.compile(rf"(?:learning[ _]rate|(?<!\w)lr)['\"]?[ \t]*[:= ][ \t]*\[?['\"]?({_NUMBER})(?![\w.])", re.I),
 }
-_STEP = re.compile(r"(?:global[_ ]step|(?<!\w)(?:step|iter(?:ation)?|it))['\"]?[ \t]*[:= ]?[ \t]*(\d[\d,]*)(?:[ \t]*/[ \t]*(\d[\d,]*))?", re.I)
+_STEP = re.compile(
+    r"(?:global[_ ]step|(?<!\w)(?:step|iter(?:ation)?|it))['\"]?[ \t]*[:= ]?[ \t]*(\d[\d,]*)(?:[ \t]*/[ \t]*(\d[\d,]*))?",
+    re.I,
+)
 _RATE = re.compile(r"([\d.]+)[ ]?(s/it|sec/step|s/step|it/s)\b")
 _MILLISECONDS = re.compile(r"elapsed time per iteration \(ms\)")
 
@@ -43,8 +51,15 @@ class Point:
     nans: int | None
 
 
-_WORDS = {"loss": ("oss", "ce"), "grad_norm": ("norm", "Norm", "NORM"), "scale": ("scale", "Scale"),
-          "step_time": ("time", "timing", "Time"), "skipped": ("skipped",), "nans": ("nan iterations",), "lr": ("lr", "LR", "rate", "Rate")}
+_WORDS = {
+    "loss": ("oss", "ce"),
+    "grad_norm": ("norm", "Norm", "NORM"),
+    "scale": ("scale", "Scale"),
+    "step_time": ("time", "timing", "Time"),
+    "skipped": ("skipped",),
+    "nans": ("nan iterations",),
+    "lr": ("lr", "LR", "rate", "Rate"),
+}
 """A value is looked for only where one of its words stands in the line."""
 
 
@@ -61,8 +76,10 @@ def progress_points(case: Case) -> list[Point]:
 def read_point(event: Event) -> Point | None:
     """The values of a progress line, or ``None`` if it holds no number of interest."""
     text = event.text
-    values = {name: _value(pattern, text) if any(word in text for word in _WORDS[name]) else None
-              for name, pattern in _KEYS.items()}
+    values = {
+        name: _value(pattern, text) if any(word in text for word in _WORDS[name]) else None
+        for name, pattern in _KEYS.items()
+    }
     if values["loss"] is None and values["grad_norm"] is None and values["scale"] is None:
         return None
     step = _STEP.search(text)
@@ -74,9 +91,18 @@ def read_point(event: Event) -> Point | None:
         if rate and float(rate[1].rstrip(".") or 0) > 0:
             time = float(rate[1].rstrip(".")) if rate[2] != "it/s" else 1.0 / float(rate[1].rstrip("."))
     nans = values["nans"]
-    return Point(event, event.ts if known(event) else NO_TIME, _integer(step[1]) if step else None,
-                 _integer(step[2]) if step and step[2] else None, values["loss"], values["grad_norm"], values["scale"], time,
-                 values["lr"], int(nans) if nans is not None and math.isfinite(nans) else None)
+    return Point(
+        event,
+        event.ts if known(event) else NO_TIME,
+        _integer(step[1]) if step else None,
+        _integer(step[2]) if step and step[2] else None,
+        values["loss"],
+        values["grad_norm"],
+        values["scale"],
+        time,
+        values["lr"],
+        int(nans) if nans is not None and math.isfinite(nans) else None,
+    )
 
 
 def _value(pattern: re.Pattern[str], text: str) -> float | None:

@@ -36,8 +36,18 @@ from aiops.model.finding import Finding, Role
 if TYPE_CHECKING:
     from aiops.catalog.model import Catalog
 
-_SETTLED = frozenset({"sched.image_pull", "sched.container_setup", "sched.unschedulable", "sched.quota",
-                      "sched.preempted", "sched.evicted", "sched.oom_killed", "sched.pods_ready_timeout"})
+_SETTLED = frozenset(
+    {
+        "sched.image_pull",
+        "sched.container_setup",
+        "sched.unschedulable",
+        "sched.quota",
+        "sched.preempted",
+        "sched.evicted",
+        "sched.oom_killed",
+        "sched.pods_ready_timeout",
+    }
+)
 _TOLD_TWICE = frozenset({"sched.preempted", "sched.pods_ready_timeout", "sched.walltime"})
 
 
@@ -57,11 +67,20 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
 
 def _kubernetes(case: Case, quotes: Quotes) -> list[Finding]:
     cluster = Cluster(case)
-    findings = [*detect_pods(cluster, quotes), *detect_placement(cluster, quotes), *detect_queue(cluster, quotes),
-                *detect_jobs(cluster, quotes), *detect_nodes(cluster, quotes)]
+    findings = [
+        *detect_pods(cluster, quotes),
+        *detect_placement(cluster, quotes),
+        *detect_queue(cluster, quotes),
+        *detect_jobs(cluster, quotes),
+        *detect_nodes(cluster, quotes),
+    ]
     for finding in findings:
-        if finding.sign in _SETTLED and finding.job is not None and finding.role is Role.ROOT and \
-                cluster.succeeded(finding.job):
+        if (
+            finding.sign in _SETTLED
+            and finding.job is not None
+            and finding.role is Role.ROOT
+            and cluster.succeeded(finding.job)
+        ):
             # The workload completed all the same.
             finding.role, finding.severity = Role.CONTEXT, Severity.WARNING
     _place_evictions(findings)
@@ -74,8 +93,11 @@ def _place_evictions(findings: list[Finding]) -> None:
         resource = finding.fields.get("resource")
         if finding.sign != "sched.evicted" or finding.nodes or not resource or finding.fields.get("own_limit"):
             continue
-        short = [other for other in findings if other.sign == "sched.node_pressure"
-                 and other.fields.get("resource") in (resource, None)]
+        short = [
+            other
+            for other in findings
+            if other.sign == "sched.node_pressure" and other.fields.get("resource") in (resource, None)
+        ]
         if len(short) == 1 and short[0].node is not None:
             finding.node, finding.nodes = short[0].node, (short[0].node,)
             finding.evidence.append(short[0].evidence[0])

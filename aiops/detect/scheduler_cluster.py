@@ -162,8 +162,11 @@ class Cluster:
     def root_jobs(self, gang_id: str) -> list[Job]:
         """Jobs of the case that stand for the gang as a whole; its parts or its queue entry if only they are known."""
         known = [job for job in self.jobs.get(gang_id, ()) if not job.fields.get("implied")]
-        return ([job for job in known if job.id == gang_id and job.kind not in _QUEUE_KINDS]
-                or [job for job in known if job.kind not in _QUEUE_KINDS] or known)
+        return (
+            [job for job in known if job.id == gang_id and job.kind not in _QUEUE_KINDS]
+            or [job for job in known if job.kind not in _QUEUE_KINDS]
+            or known
+        )
 
     # pods -------------------------------------------------------------------------------------------------------
 
@@ -186,8 +189,15 @@ class Cluster:
             if known is not None and "uid" not in mapping(item.body, "metadata"):
                 known.node = known.node or text(spec, "nodeName") or None
                 continue
-            self.pods[(namespace, item.name)] = Pod(namespace, item.name, gang, item, text(spec, "nodeName") or None,
-                                                    rank_claim(item.body), gpu_request(spec))
+            self.pods[(namespace, item.name)] = Pod(
+                namespace,
+                item.name,
+                gang,
+                item,
+                text(spec, "nodeName") or None,
+                rank_claim(item.body),
+                gpu_request(spec),
+            )
         for seen in self.events:
             about = seen.event
             if about.kind != "Pod":
@@ -217,8 +227,10 @@ class Cluster:
 
     def succeeded(self, gang_id: str) -> bool:
         """True if the gang's workload object says that it completed."""
-        return any(job.state in SUCCESS or (job.state == "Finished" and job.reason in ("Succeeded", "JobFinished"))
-                   for job in self.root_jobs(gang_id))
+        return any(
+            job.state in SUCCESS or (job.state == "Finished" and job.reason in ("Succeeded", "JobFinished"))
+            for job in self.root_jobs(gang_id)
+        )
 
 
 def _id(item: KubernetesObject) -> str:
@@ -244,7 +256,11 @@ def _latest(objects: list[KubernetesObject]) -> list[KubernetesObject]:
 
 def _freshness(item: KubernetesObject) -> tuple[int, int, int]:
     meta = mapping(item.body, "metadata")
-    latest = max((rfc3339_ns(c.get("lastTransitionTime")) for c in mappings(item.body, "status", "conditions")),
-                 default=NO_TIME)
-    return (integer(meta, "resourceVersion") or 0, max(latest, rfc3339_ns(item.body.get("lastTimestamp"))),
-            integer(item.body, "count") or 0)
+    latest = max(
+        (rfc3339_ns(c.get("lastTransitionTime")) for c in mappings(item.body, "status", "conditions")), default=NO_TIME
+    )
+    return (
+        integer(meta, "resourceVersion") or 0,
+        max(latest, rfc3339_ns(item.body.get("lastTimestamp"))),
+        integer(item.body, "count") or 0,
+    )

@@ -41,7 +41,7 @@ class Quotes:
 
     def ref(self, source: int, line: int, offset: int, text: str, ts: int) -> EvidenceRef:
         flat = " ".join(text.split())
-        flat = flat if len(flat) <= _TEXT_LIMIT else flat[:_TEXT_LIMIT - 1] + "…"
+        flat = flat if len(flat) <= _TEXT_LIMIT else flat[: _TEXT_LIMIT - 1] + "…"
         return EvidenceRef(self._case.sources[source].name, line, offset, flat, ts)
 
     def _load(self, source: int) -> tuple[bytes, list[int]]:

@@ -31,8 +31,17 @@ class Group:
     count: int = 0
     evidence: list[EvidenceRef] = field(default_factory=list)
 
-    def note(self, evidence: EvidenceRef, *, ts: int = NO_TIME, first: int = NO_TIME, node: str | None = None,
-             pod: str | None = None, ranks: Iterable[int] = (), count: int = 1) -> None:
+    def note(
+        self,
+        evidence: EvidenceRef,
+        *,
+        ts: int = NO_TIME,
+        first: int = NO_TIME,
+        node: str | None = None,
+        pod: str | None = None,
+        ranks: Iterable[int] = (),
+        count: int = 1,
+    ) -> None:
         """Add one fact. Times are UTC ns."""
         self.count += count
         if node:
@@ -58,10 +67,22 @@ class Group:
         for ref in self.evidence:
             unique.setdefault((ref.source, ref.line, ref.text), ref)
         return Finding(
-            sign=self.sign, text=message, role=self.role, severity=self.severity, first=self.first, last=self.last,
-            node=nodes[0] if len(nodes) == 1 else None, nodes=nodes, rank=ranks[0] if len(ranks) == 1 else None,
-            ranks=ranks, job=self.job, name=self.name, count=max(1, self.count), fields=fields,
-            evidence=_spread(list(unique.values())))
+            sign=self.sign,
+            text=message,
+            role=self.role,
+            severity=self.severity,
+            first=self.first,
+            last=self.last,
+            node=nodes[0] if len(nodes) == 1 else None,
+            nodes=nodes,
+            rank=ranks[0] if len(ranks) == 1 else None,
+            ranks=ranks,
+            job=self.job,
+            name=self.name,
+            count=max(1, self.count),
+            fields=fields,
+            evidence=_spread(list(unique.values())),
+        )
 
 
 class Groups:
@@ -90,7 +111,7 @@ def _spread(evidence: list[EvidenceRef]) -> list[EvidenceRef]:
     """The first and the last pieces, if there are too many."""
     if len(evidence) <= _EVIDENCE:
         return evidence
-    return evidence[:_EVIDENCE - 2] + evidence[-2:]
+    return evidence[: _EVIDENCE - 2] + evidence[-2:]
 
 
 def listing(names: Iterable[str], most: int = 4) -> str:

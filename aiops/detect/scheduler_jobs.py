@@ -28,7 +28,8 @@ def detect_jobs(cluster: Cluster, quotes: Quotes) -> list[Finding]:
         if not jobs:
             continue
         ended = [job for job in jobs if job.state in _FAILED] or [
-            job for job in jobs if job.state in SUCCESS or (job.kind == "Workload" and job.state == "Finished")]
+            job for job in jobs if job.state in SUCCESS or (job.kind == "Workload" and job.state == "Finished")
+        ]
         if ended and (len(ended) == len(jobs) or ended[0].id == gang_id or ended[0].state in _FAILED):
             item = bodies.get((ended[0].kind or "", ended[0].namespace, ended[0].name or ""))
             findings.append(_end(cluster, gang_id, ended[0], item, quotes))
@@ -41,10 +42,13 @@ def _end(cluster: Cluster, gang_id: str, job: Job, item: KubernetesObject | None
     failed = job.state in _FAILED or (job.state == "Finished" and job.reason == "Failed")
     late = failed and job.reason in _DEADLINES
     sign = "sched.walltime" if late else "sched.job_failed" if failed else "sched.job_completed"
-    group = Group(sign, job=gang_id, role=Role.ROOT if late else Role.CONTEXT,
-                  severity=Severity.ERROR if failed else Severity.INFO,
-                  fields={"workload": f"{job.kind} {gang_id}", "state": job.state, "reason": job.reason,
-                          "gpus": job.gpus})
+    group = Group(
+        sign,
+        job=gang_id,
+        role=Role.ROOT if late else Role.CONTEXT,
+        severity=Severity.ERROR if failed else Severity.INFO,
+        fields={"workload": f"{job.kind} {gang_id}", "state": job.state, "reason": job.reason, "gpus": job.gpus},
+    )
     message, ts = "", job.ended
     if item is not None:
         for kind in (job.state or "", "Failed", "FailureTarget"):
@@ -57,8 +61,11 @@ def _end(cluster: Cluster, gang_id: str, job: Job, item: KubernetesObject | None
         group.note(quotes.object(item, said, ts, message, job.state or ""), ts=ts)
     else:
         group.note(quotes.row(job.source, job.line, job.text, ts), ts=ts)
-    hanging = [pod.name for pod in cluster.pods.values() if pod.gang.id == gang_id and not pod.ended
-               and text(mapping(pod.body, "metadata"), "deletionTimestamp")]
+    hanging = [
+        pod.name
+        for pod in cluster.pods.values()
+        if pod.gang.id == gang_id and not pod.ended and text(mapping(pod.body, "metadata"), "deletionTimestamp")
+    ]
     if failed and hanging:
         group.fields["terminating"] = tuple(sorted(hanging))
     if message:
@@ -69,14 +76,20 @@ def _end(cluster: Cluster, gang_id: str, job: Job, item: KubernetesObject | None
     return group.finding(f"{job.kind} {gang_id} {what}{why}{tail}")
 
 
-def _restarts(gang_id: str, jobs: list[Job], bodies: dict[tuple[str, str | None, str], KubernetesObject],
-              quotes: Quotes) -> Iterator[Finding]:
+def _restarts(
+    gang_id: str, jobs: list[Job], bodies: dict[tuple[str, str | None, str], KubernetesObject], quotes: Quotes
+) -> Iterator[Finding]:
     for job in jobs:
         count = job.fields.get("restarts") or 0
         item = bodies.get((job.kind or "", job.namespace, job.name or ""))
         if count and item is not None:
-            group = Group("sched.requeued", job=gang_id, role=Role.CONTEXT, severity=Severity.WARNING,
-                          fields={"workload": f"{job.kind} {gang_id}", "restarts": count})
+            group = Group(
+                "sched.requeued",
+                job=gang_id,
+                role=Role.CONTEXT,
+                severity=Severity.WARNING,
+                fields={"workload": f"{job.kind} {gang_id}", "restarts": count},
+            )
             group.note(quotes.object(item, f"restarts: {count}", NO_TIME, "restarts"), count=count)
             yield group.finding(f"{job.kind} {gang_id} was restarted {amount(count, 'time')}")
             return
@@ -88,8 +101,12 @@ def _removals(cluster: Cluster, quotes: Quotes) -> Iterator[Finding]:
         verb, user = text(item.body, "verb"), text(item.body, "user", "username")
         about = mapping(item.body, "objectRef")
         resource = text(about, "resource")
-        if verb not in _REMOVALS or not user or user.startswith(_SYSTEM) or not resource.endswith(
-                ("jobs", "jobsets", "pods", "workloads", "rayclusters", "podgroups")):
+        if (
+            verb not in _REMOVALS
+            or not user
+            or user.startswith(_SYSTEM)
+            or not resource.endswith(("jobs", "jobsets", "pods", "workloads", "rayclusters", "podgroups"))
+        ):
             continue
         kind = "Pod" if resource == "pods" else "Workload" if resource == "workloads" else ""
         gang = cluster.gang(kind, text(about, "namespace"), text(about, "name"))

@@ -54,24 +54,35 @@ def placement_why(message: str) -> str:
 
 
 PLACEMENT_WORDS = {
-    "claims": "the resource claims cannot be allocated", "insufficient": "no node has enough free",
-    "volume": "a volume cannot be bound there", "ports": "the host port is taken",
-    "topology": "the topology constraint cannot be met", "affinity": "the pod affinity rules exclude all nodes",
-    "selector": "no node matches the selector", "taint": "the nodes have taints that the pod does not tolerate",
-    "cordoned": "the nodes are cordoned", "gang": "the gang is not complete", "queue": "the queue is not active",
-    "overused": "the scheduler counts the cluster as overused", "other": "see message",
+    "claims": "the resource claims cannot be allocated",
+    "insufficient": "no node has enough free",
+    "volume": "a volume cannot be bound there",
+    "ports": "the host port is taken",
+    "topology": "the topology constraint cannot be met",
+    "affinity": "the pod affinity rules exclude all nodes",
+    "selector": "no node matches the selector",
+    "taint": "the nodes have taints that the pod does not tolerate",
+    "cordoned": "the nodes are cordoned",
+    "gang": "the gang is not complete",
+    "queue": "the queue is not active",
+    "overused": "the scheduler counts the cluster as overused",
+    "other": "see message",
 }
 """What `placement_why` means, in words."""
 
 
 # Kueue, status.conditions[QuotaReserved].message.
 _POD_SET = re.compile(r"couldn't assign flavors to pod set ([\w.-]+): (.*?)(?=; couldn't assign flavors|$)", re.DOTALL)
-_INFEASIBLE = re.compile(r"insufficient quota for (\S+) in flavor ([\w.-]+), "
-                         r"(?:previously considered podsets requests \((\S+?)\) \+ current podset request \((\S+?)\)"
-                         r" > maximum capacity \((\S+?)\)|request > maximum capacity \((\S+) > (\S+?)\))")
+_INFEASIBLE = re.compile(
+    r"insufficient quota for (\S+) in flavor ([\w.-]+), "
+    r"(?:previously considered podsets requests \((\S+?)\) \+ current podset request \((\S+?)\)"
+    r" > maximum capacity \((\S+?)\)|request > maximum capacity \((\S+) > (\S+?)\))"
+)
 _MISSING = re.compile(r"insufficient unused quota for (\S+) in flavor ([\w.-]+), (\S+) more needed")
-_FLAVOR_FIT = re.compile(r"untolerated taint \{[^}]*\} in flavor|flavor \S+ doesn't match node affinity|"
-                         r"flavor \S+ not found|resource \S+ unavailable in ClusterQueue")
+_FLAVOR_FIT = re.compile(
+    r"untolerated taint \{[^}]*\} in flavor|flavor \S+ doesn't match node affinity|"
+    r"flavor \S+ not found|resource \S+ unavailable in ClusterQueue"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +105,14 @@ def kueue_refusal(message: str) -> KueueRefusal:
     for name, reasons in sets:
         over = _INFEASIBLE.findall(reasons)
         if over and not _MISSING.search(reasons):
-            best = min(over, key=lambda found: _number(found[5]) - _number(found[6]) if found[5]
-                       else _number(found[2]) + _number(found[3]) - _number(found[4]))
+            best = min(
+                over,
+                key=lambda found: (
+                    _number(found[5]) - _number(found[6])
+                    if found[5]
+                    else _number(found[2]) + _number(found[3]) - _number(found[4])
+                ),
+            )
             asked = _number(best[5]) if best[5] else _number(best[2]) + _number(best[3])
             return KueueRefusal("infeasible", name, best[0], best[1], asked, _number(best[6] or best[4]))
     for name, reasons in sets or [("", message)]:
@@ -151,10 +168,22 @@ def exceeded_quota(message: str) -> dict[str, str] | None:
 # kubelet, pulling images; the texts are the runtime's and the registry's.
 _PULL = (
     ("denied", re.compile(r"denied|unauthorized|authoriz|authenticat|forbidden|\b40[13]\b|no basic auth", re.I)),
-    ("not_found", re.compile(r"not found|manifest unknown|name unknown|does not exist|no such image|\b404\b"
-                             r"|invalid reference", re.I)),
-    ("timeout", re.compile(r"DeadlineExceeded|deadline exceeded|i/o timeout|timed? ?out|TLS handshake"
-                           r"|connection refused|no such host|connection reset", re.I)),
+    (
+        "not_found",
+        re.compile(
+            r"not found|manifest unknown|name unknown|does not exist|no such image|\b404\b"
+            r"|invalid reference",
+            re.I,
+        ),
+    ),
+    (
+        "timeout",
+        re.compile(
+            r"DeadlineExceeded|deadline exceeded|i/o timeout|timed? ?out|TLS handshake"
+            r"|connection refused|no such host|connection reset",
+            re.I,
+        ),
+    ),
 )
 _IMAGE = re.compile(r"(?:pull(?:ing)?(?: and unpack)? image|Back-off pulling image|image) \\?\"([^\"\\\s]{1,300})\\?\"")
 
@@ -175,8 +204,10 @@ def image_name(message: str) -> str | None:
 # kubelet, eviction manager.
 _LOW_ON = re.compile(r"low on resource: ([\w./-]+?)[.\s]")
 _HAD_CONDITION = re.compile(r"had condition: \[(\w+)")
-_OWN_LIMIT = re.compile(r"ephemeral local storage usage exceeds|[Uu]sage of EmptyDir volume"
-                        r"|ephemeral-storage usage exceeds|exceeded its local ephemeral storage limit")
+_OWN_LIMIT = re.compile(
+    r"ephemeral local storage usage exceeds|[Uu]sage of EmptyDir volume"
+    r"|ephemeral-storage usage exceeds|exceeded its local ephemeral storage limit"
+)
 _RESOURCES = {"nodefs": "ephemeral-storage", "imagefs": "ephemeral-storage", "pid": "pids"}
 PRESSURE = {"MemoryPressure": "memory", "DiskPressure": "ephemeral-storage", "PIDPressure": "pids"}
 
@@ -217,8 +248,10 @@ def volume_name(message: str) -> str | None:
 
 
 # kernel text in OOMKilling events of the node-problem-detector and of the kubelet's oom watcher.
-_VICTIM = re.compile(r"[Kk]ill(?:ed)? process (\d{1,9})[ ,(]+(?:\(?([\w.:/-]{1,64})\)?)?"
-                     r"|victim process: ([\w.:/-]{1,64}), pid: (\d{1,9})")
+_VICTIM = re.compile(
+    r"[Kk]ill(?:ed)? process (\d{1,9})[ ,(]+(?:\(?([\w.:/-]{1,64})\)?)?"
+    r"|victim process: ([\w.:/-]{1,64}), pid: (\d{1,9})"
+)
 
 
 def oom_victim(message: str) -> tuple[int | None, str | None]:

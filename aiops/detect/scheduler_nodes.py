@@ -27,9 +27,15 @@ _CORDON_TAINT = "node.kubernetes.io/unschedulable"
 _LOSSES = frozenset({"NodeNotReady", "NodeControllerEviction", "TaintManagerEviction"})
 _STANDARD = frozenset({"Ready", "NetworkUnavailable", *PRESSURE})
 """Conditions of the kubelet; others are set by health checkers, where True means trouble."""
-_PRESSURE_EVENTS = {"NodeHasDiskPressure": "ephemeral-storage", "NodeHasInsufficientMemory": "memory",
-                    "NodeHasInsufficientPID": "pids", "EvictionThresholdMet": None, "FreeDiskSpaceFailed": None,
-                    "ImageGCFailed": None, "SystemOOM": "memory"}
+_PRESSURE_EVENTS = {
+    "NodeHasDiskPressure": "ephemeral-storage",
+    "NodeHasInsufficientMemory": "memory",
+    "NodeHasInsufficientPID": "pids",
+    "EvictionThresholdMet": None,
+    "FreeDiskSpaceFailed": None,
+    "ImageGCFailed": None,
+    "SystemOOM": "memory",
+}
 _HELD_NS = 300 * 1_000_000_000
 """Default toleration of the not-ready taint: pods of a node that is back by then were never touched."""
 
@@ -71,14 +77,29 @@ def _object(item: KubernetesObject, groups: Groups, quotes: Quotes) -> None:
             groups.get("sched.node_fail", node).note(ref, ts=ts, node=node)
     if mapping(item.body, "spec").get("unschedulable") is True:
         notes = mapping(item.body, "metadata", "annotations")
-        reason = next((str(value) for key, value in notes.items()
-                       if any(word in str(key) for word in ("cordon-reason", "drain"))), None)
+        reason = next(
+            (
+                str(value)
+                for key, value in notes.items()
+                if any(word in str(key) for word in ("cordon-reason", "drain"))
+            ),
+            None,
+        )
         group = groups.get("sched.node_drained", reason or "")
         group.fields["reason"] = reason
-        since = next((rfc3339_ns(taint.get("timeAdded")) for taint in mappings(item.body, "spec", "taints")
-                      if text(taint, "key") == _CORDON_TAINT), NO_TIME)
-        group.note(quotes.object(item, "cordoned" + (f": {reason}" if reason else ""), since, "unschedulable"),
-                   ts=since, node=node)
+        since = next(
+            (
+                rfc3339_ns(taint.get("timeAdded"))
+                for taint in mappings(item.body, "spec", "taints")
+                if text(taint, "key") == _CORDON_TAINT
+            ),
+            NO_TIME,
+        )
+        group.note(
+            quotes.object(item, "cordoned" + (f": {reason}" if reason else ""), since, "unschedulable"),
+            ts=since,
+            node=node,
+        )
     for kind, resource in PRESSURE.items():
         if is_true(state.get(kind)):
             ts = condition_ns(state[kind])
@@ -90,8 +111,9 @@ def _object(item: KubernetesObject, groups: Groups, quotes: Quotes) -> None:
             ts = condition_ns(condition)
             group = groups.get("sched.node_problem", node, text(condition, "reason") or kind)
             group.fields.update(condition=kind, reason=text(condition, "reason"), message=text(condition, "message"))
-            group.note(quotes.object(item, condition_text(condition), ts, text(condition, "message"), kind), ts=ts,
-                       node=node)
+            group.note(
+                quotes.object(item, condition_text(condition), ts, text(condition, "message"), kind), ts=ts, node=node
+            )
     have, usable = (_gpus(item, kind) for kind in ("capacity", "allocatable"))
     if have is not None and usable is not None and usable < have:
         group = groups.get("sched.device_missing", node)
@@ -142,8 +164,9 @@ def _pod_event(cluster: Cluster, seen: Seen, groups: Groups, quotes: Quotes) -> 
     """The node controller tells pods that their node is not ready."""
     pod = _pod(cluster, seen)
     if pod is not None and pod.node is not None:
-        groups.get("sched.node_fail", pod.node).note(quotes.event(seen.item, seen.event), ts=seen.event.last,
-                                                     node=pod.node)
+        groups.get("sched.node_fail", pod.node).note(
+            quotes.event(seen.item, seen.event), ts=seen.event.last, node=pod.node
+        )
 
 
 def _pod(cluster: Cluster, seen: Seen) -> Pod | None:
@@ -182,9 +205,11 @@ def _harmless(cluster: Cluster, node: str, group: Group, returned: Group) -> boo
     """It was back before its pods were given up, and none of them was lost."""
     since = max(returned.fields.get("event", NO_TIME), returned.fields.get("since", NO_TIME))
     short = since == NO_TIME or group.last == NO_TIME or since - group.last < _HELD_NS
-    return short and not any(pod.node == node and (pod.phase in ("Failed", "Unknown") or
-                             "deletionTimestamp" in mapping(pod.body, "metadata"))
-                             for pod in cluster.pods.values())
+    return short and not any(
+        pod.node == node
+        and (pod.phase in ("Failed", "Unknown") or "deletionTimestamp" in mapping(pod.body, "metadata"))
+        for pod in cluster.pods.values()
+    )
 
 
 def _simple(cluster: Cluster, groups: Groups) -> Iterator[Finding]:

@@ -40,8 +40,13 @@ def detect_placement(cluster: Cluster, quotes: Quotes) -> list[Finding]:
         if pod.gang.id not in stuck:
             _unplaced(pod, groups, quotes, largest)
     told = {group.job for group in groups.of("sched.unschedulable")}
-    return [*partial, *_infeasible(groups), *_unschedulable(groups), *_waited(groups),
-            *detect_pod_groups(cluster, quotes, stuck, told)]
+    return [
+        *partial,
+        *_infeasible(groups),
+        *_unschedulable(groups),
+        *_waited(groups),
+        *detect_pod_groups(cluster, quotes, stuck, told),
+    ]
 
 
 def _unplaced(pod: Pod, groups: Groups, quotes: Quotes, largest: int | None) -> None:
@@ -55,16 +60,28 @@ def _unplaced(pod: Pod, groups: Groups, quotes: Quotes, largest: int | None) -> 
     if not pod.unscheduled:
         group = group_for(pod, groups, "sched.pending", reason="FailedScheduling", why=why)
     elif largest is not None and pod.gpus > largest:
-        group = group_for(pod, groups, "sched.gang_infeasible", requested=pod.gpus, limit=largest,
-                          resource="nvidia.com/gpu", scope="node")
+        group = group_for(
+            pod,
+            groups,
+            "sched.gang_infeasible",
+            requested=pod.gpus,
+            limit=largest,
+            resource="nvidia.com/gpu",
+            scope="node",
+        )
     else:
         group = group_for(pod, groups, "sched.unschedulable", why, why=why, reasons=placement_reasons(message))
     if waits and condition is not None and pod.item is not None:
         ts = condition_ns(condition)
         group.note(quotes.object(pod.item, condition_text(condition), ts, message, "PodScheduled"), ts=ts, pod=pod.name)
     for seen in refused:
-        group.note(quotes.event(seen.item, seen.event), ts=seen.event.last, first=seen.event.first, pod=pod.name,
-                   count=seen.event.count)
+        group.note(
+            quotes.event(seen.item, seen.event),
+            ts=seen.event.last,
+            first=seen.event.first,
+            pod=pod.name,
+            count=seen.event.count,
+        )
 
 
 def _infeasible(groups: Groups) -> Iterator[Finding]:
@@ -98,6 +115,7 @@ def _largest_node(cluster: Cluster) -> int | None:
 
 # gangs -------------------------------------------------------------------------------------------------------------
 
+
 def _partial_gangs(cluster: Cluster, quotes: Quotes) -> list[Finding]:
     held: dict[str, Group] = {}
     for gang_id, pods in cluster.gangs().items():
@@ -109,9 +127,16 @@ def _partial_gangs(cluster: Cluster, quotes: Quotes) -> list[Finding]:
         gpus = sum(pod.gpus for pod in running)
         if not gpus and any(pod.item is not None for pod in running):
             continue
-        group = Group("sched.gang_partial", job=gang_id, fields={
-            "workload": f"{pods[0].gang.kind or 'workload'} {gang_id}", "held": len(running), "needed": needed,
-            "held_gpus": gpus or None})
+        group = Group(
+            "sched.gang_partial",
+            job=gang_id,
+            fields={
+                "workload": f"{pods[0].gang.kind or 'workload'} {gang_id}",
+                "held": len(running),
+                "needed": needed,
+                "held_gpus": gpus or None,
+            },
+        )
         for pod in running:
             group.nodes.update({pod.node: None} if pod.node else {})
         for pod in waiting:
@@ -129,8 +154,10 @@ def _partial_gangs(cluster: Cluster, quotes: Quotes) -> list[Finding]:
         if starting:
             group.role, group.severity = Role.CONTEXT, Severity.WARNING
         some = f" and hold {group.fields['held_gpus']} GPUs" if group.fields["held_gpus"] else ""
-        finding = group.finding(f"{group.fields['held']} of {group.fields['needed']} pods of {gang_id} run{some}; "
-                                f"the rest finds no place, as with {listing(peers)}")
+        finding = group.finding(
+            f"{group.fields['held']} of {group.fields['needed']} pods of {gang_id} run{some}; "
+            f"the rest finds no place, as with {listing(peers)}"
+        )
         finding.node = None
         findings.append(finding)
     return findings
@@ -146,22 +173,38 @@ def _note_waiting(group: Group, pod: Pod, quotes: Quotes) -> None:
     condition = conditions(pod.body).get("PodScheduled")
     if is_false(condition) and condition is not None and pod.item is not None:
         ts = condition_ns(condition)
-        group.note(quotes.object(pod.item, condition_text(condition), ts, text(condition, "message"), "PodScheduled"),
-                   ts=ts, pod=pod.name)
+        group.note(
+            quotes.object(pod.item, condition_text(condition), ts, text(condition, "message"), "PodScheduled"),
+            ts=ts,
+            pod=pod.name,
+        )
         return
     for seen in pod.events:
         if seen.event.reason == "FailedScheduling":
-            group.note(quotes.event(seen.item, seen.event), ts=seen.event.last, first=seen.event.first, pod=pod.name,
-                       count=seen.event.count)
+            group.note(
+                quotes.event(seen.item, seen.event),
+                ts=seen.event.last,
+                first=seen.event.first,
+                pod=pod.name,
+                count=seen.event.count,
+            )
 
 
 def _still_starting(cluster: Cluster, gangs: set[str]) -> bool:
     """A pod of these gangs was placed just before the evidence ends."""
     times = [seen.event.last for seen in cluster.events if seen.event.last != NO_TIME]
-    placed = [seen.event.last for pod in cluster.pods.values() if pod.gang.id in gangs
-              for seen in pod.events if seen.event.reason == "Scheduled" and seen.event.last != NO_TIME]
-    return bool(times and placed) and max(times) - max(placed) < _PROGRESS_NS and max(times) > max(
-        pod_event for pod_event in placed)
+    placed = [
+        seen.event.last
+        for pod in cluster.pods.values()
+        if pod.gang.id in gangs
+        for seen in pod.events
+        if seen.event.reason == "Scheduled" and seen.event.last != NO_TIME
+    ]
+    return (
+        bool(times and placed)
+        and max(times) - max(placed) < _PROGRESS_NS
+        and max(times) > max(pod_event for pod_event in placed)
+    )
 
 
 def _partial_pod_groups(cluster: Cluster, quotes: Quotes) -> dict[str, Group]:
@@ -173,13 +216,19 @@ def _partial_pod_groups(cluster: Cluster, quotes: Quotes) -> dict[str, Group]:
         if text(item.body, "status", "phase") != "Unknown" or not 0 < running < needed:
             continue
         gang = cluster.gang("PodGroup", item.namespace or "", item.name)
-        group = Group("sched.gang_partial", job=gang.id, fields={
-            "workload": f"{gang.kind or 'workload'} {gang.id}", "held": running, "needed": needed, "held_gpus": None})
+        group = Group(
+            "sched.gang_partial",
+            job=gang.id,
+            fields={
+                "workload": f"{gang.kind or 'workload'} {gang.id}",
+                "held": running,
+                "needed": needed,
+                "held_gpus": None,
+            },
+        )
         last: list[Mapping[str, Any]] = list(mappings(item.body, "status", "conditions"))[-1:]
         for condition in last or [{"type": "phase", "status": "Unknown"}]:
             ts = condition_ns(condition)
             group.note(quotes.object(item, condition_text(condition), ts, text(condition, "message"), "Unknown"), ts=ts)
         found[gang.id] = group
     return found
-
-

@@ -15,8 +15,9 @@ from aiops.model.event import NO_TIME
 from aiops.model.finding import Finding
 
 
-def detect_pod_groups(cluster: Cluster, quotes: Quotes, stuck: set[str | None],
-                      told: set[str | None]) -> Iterator[Finding]:
+def detect_pod_groups(
+    cluster: Cluster, quotes: Quotes, stuck: set[str | None], told: set[str | None]
+) -> Iterator[Finding]:
     """``sched.quota``, ``sched.gang_infeasible`` and ``sched.unschedulable`` of pod groups, ``sched.stale_podgroup``.
 
     Gangs in ``stuck`` are left out: a finding already says what they wait for. For gangs in ``told`` the pods
@@ -28,16 +29,22 @@ def detect_pod_groups(cluster: Cluster, quotes: Quotes, stuck: set[str | None],
         if gang.id in stuck or text(item.body, "status", "phase") in ("Running", "Completed"):
             continue
         for condition in mappings(item.body, "status", "conditions"):
-            if text(condition, "type") == "Unschedulable" and text(condition, "status") == "True" or (
-                    text(condition, "type") == "PodGroupInitiallyScheduled" and is_false(condition)):
+            if (
+                text(condition, "type") == "Unschedulable"
+                and text(condition, "status") == "True"
+                or (text(condition, "type") == "PodGroupInitiallyScheduled" and is_false(condition))
+            ):
                 group = _refused(groups, cluster, item, text(condition, "message"))
                 ts = condition_ns(condition)
                 group.note(quotes.object(item, condition_text(condition), ts, text(condition, "message")), ts=ts)
         for condition in mappings(item.body, "status", "schedulingConditions"):
             for reason in mappings(condition, "reasons"):
                 _kai(groups, cluster, item, reason, quotes)
-    placed = {seen.event.name: seen.when for seen in cluster.events
-              if seen.event.kind == "PodGroup" and seen.event.reason == "Scheduled"}
+    placed = {
+        seen.event.name: seen.when
+        for seen in cluster.events
+        if seen.event.kind == "PodGroup" and seen.event.reason == "Scheduled"
+    }
     for seen in cluster.events:
         event = seen.event
         if event.kind == "PodGroup" and event.reason in ("Unschedulable", "NotReady"):
@@ -52,16 +59,25 @@ def detect_pod_groups(cluster: Cluster, quotes: Quotes, stuck: set[str | None],
     yield from _stale(cluster, groups, quotes)
 
 
-def _refused(groups: Groups, cluster: Cluster, item: KubernetesObject, message: str,
-             gang_id: str | None = None) -> Group:
+def _refused(
+    groups: Groups, cluster: Cluster, item: KubernetesObject, message: str, gang_id: str | None = None
+) -> Group:
     gang_id = gang_id or cluster.gang("PodGroup", item.namespace or "", item.name).id
     queue = text(item.body, "spec", "queue") or None
     if "queue resource quota insufficient" in message or "exceeded quota" in message:
         return _group(groups, "sched.quota", gang_id, queue, reason=message[:200])
     if message.startswith("0/0 tasks in gang"):
         # No pod may be created: the queue cannot take the gang as a whole.
-        return _group(groups, "sched.gang_infeasible", gang_id, queue, requested=None, limit=None, scope="queue",
-                      needed=integer(item.body, "spec", "minMember"))
+        return _group(
+            groups,
+            "sched.gang_infeasible",
+            gang_id,
+            queue,
+            requested=None,
+            limit=None,
+            scope="queue",
+            needed=integer(item.body, "spec", "minMember"),
+        )
     why = "overused" if "overused" in message else placement_why(message)
     if why == "gang" and any(group.job == gang_id for group in groups.of("sched.unschedulable")):
         return next(group for group in groups.of("sched.unschedulable") if group.job == gang_id)
@@ -73,8 +89,11 @@ def _refused(groups: Groups, cluster: Cluster, item: KubernetesObject, message: 
 
 
 def _group(groups: Groups, sign: str, gang_id: str, queue: str | None, **fields: Any) -> Group:
-    return groups.get(sign, gang_id, make=lambda: Group(
-        sign, job=gang_id, name=queue, fields={"workload": f"PodGroup {gang_id}", **fields}))
+    return groups.get(
+        sign,
+        gang_id,
+        make=lambda: Group(sign, job=gang_id, name=queue, fields={"workload": f"PodGroup {gang_id}", **fields}),
+    )
 
 
 def _kai(groups: Groups, cluster: Cluster, item: KubernetesObject, reason: Any, quotes: Quotes) -> None:
@@ -83,10 +102,16 @@ def _kai(groups: Groups, cluster: Cluster, item: KubernetesObject, reason: Any, 
     details = mapping(reason, "details", "queueDetails")
     queue = text(details, "name") or text(item.body, "spec", "queue") or None
     if code in ("NonPreemptibleOverQuota", "OverLimit"):
-        group = _group(groups, "sched.quota", gang_id, queue, reason=code,
-                       requested=_gpus(details, "podGroupRequestedResources"),
-                       used=_gpus(details, "queueAllocatedResources"),
-                       limit=_gpus(details, "queueResourceLimits" if code == "OverLimit" else "queueDeservedResources"))
+        group = _group(
+            groups,
+            "sched.quota",
+            gang_id,
+            queue,
+            reason=code,
+            requested=_gpus(details, "podGroupRequestedResources"),
+            used=_gpus(details, "queueAllocatedResources"),
+            limit=_gpus(details, "queueResourceLimits" if code == "OverLimit" else "queueDeservedResources"),
+        )
     elif code == "QueueDoesNotExist":
         group = _group(groups, "sched.unschedulable", gang_id, queue, why="queue", reasons={})
     else:
@@ -111,16 +136,27 @@ def _refusal_text(group: Group) -> str:
 def _stale(cluster: Cluster, groups: Groups, quotes: Quotes) -> Iterator[Finding]:
     """Pod groups that keep their reservation (Inqueue) without any pod left that could use it."""
     refused = [group for group in groups.of("sched.unschedulable") if group.fields["why"] == "overused"]
-    reserved = [item for item in cluster.objects.get("PodGroup", ())
-                if text(item.body, "status", "phase") == "Inqueue" and not integer(item.body, "status", "running")]
+    reserved = [
+        item
+        for item in cluster.objects.get("PodGroup", ())
+        if text(item.body, "status", "phase") == "Inqueue" and not integer(item.body, "status", "running")
+    ]
     waiting = [pod for pod in cluster.pods.values() if pod.phase == "Pending"]
     if not refused or not cluster.objects.get("Pod") or len(reserved) <= max(2, len(waiting)):
         return
-    group = Group("sched.stale_podgroup", fields={"podgroups": len(reserved), "pending_pods": len(waiting),
-                                                  "refused": tuple(sorted(g.job or "" for g in refused))})
+    group = Group(
+        "sched.stale_podgroup",
+        fields={
+            "podgroups": len(reserved),
+            "pending_pods": len(waiting),
+            "refused": tuple(sorted(g.job or "" for g in refused)),
+        },
+    )
     for item in reserved:
         group.note(quotes.object(item, "phase Inqueue, no pod runs"))
     for other in refused:
         group.evidence += other.evidence
-    yield group.finding(f"{len(reserved)} pod groups are still Inqueue with no pod running, while the scheduler "
-                        f"refuses {listing(group.fields['refused'])} because the cluster is overused")
+    yield group.finding(
+        f"{len(reserved)} pod groups are still Inqueue with no pod running, while the scheduler "
+        f"refuses {listing(group.fields['refused'])} because the cluster is overused"
+    )

@@ -30,14 +30,39 @@ from aiops.ingest.kubernetes_fields import (
 from aiops.model.event import NO_TIME, Severity
 from aiops.model.finding import Finding, Role
 
-_PULL_REASONS = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull",
-                           "RegistryUnavailable", "ImageInspectError"})
-_SETUP_WAITING = frozenset({"CreateContainerError", "CreateContainerConfigError", "RunContainerError",
-                            "PreStartHookError", "PostStartHookError"})
-_SETUP_EVENTS = frozenset({"FailedCreatePodSandBox", "FailedMount", "FailedAttachVolume", "FailedMapVolume",
-                           "NetworkNotReady", "FailedPrepareDynamicResources", "FailedCreatePodContainer"})
-_ADMISSION = frozenset({"UnexpectedAdmissionError", "TopologyAffinityError", "OutOfcpu", "OutOfmemory", "OutOfpods",
-                        "NodeAffinity"})
+_PULL_REASONS = frozenset(
+    {
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "ErrImageNeverPull",
+        "RegistryUnavailable",
+        "ImageInspectError",
+    }
+)
+_SETUP_WAITING = frozenset(
+    {
+        "CreateContainerError",
+        "CreateContainerConfigError",
+        "RunContainerError",
+        "PreStartHookError",
+        "PostStartHookError",
+    }
+)
+_SETUP_EVENTS = frozenset(
+    {
+        "FailedCreatePodSandBox",
+        "FailedMount",
+        "FailedAttachVolume",
+        "FailedMapVolume",
+        "NetworkNotReady",
+        "FailedPrepareDynamicResources",
+        "FailedCreatePodContainer",
+    }
+)
+_ADMISSION = frozenset(
+    {"UnexpectedAdmissionError", "TopologyAffinityError", "OutOfcpu", "OutOfmemory", "OutOfpods", "NodeAffinity"}
+)
 _STARTED = ("Pulled", "Created", "Started")
 
 
@@ -62,8 +87,14 @@ def container_ends(body: Mapping[str, Any]) -> Iterator[ContainerEnd]:
                 if end:
                     code = integer(end, "exitCode")
                     signal = integer(end, "signal") or (code - 128 if code is not None and 128 < code < 160 else None)
-                    yield ContainerEnd(text(status, "name"), text(end, "reason"), code, signal,
-                                       rfc3339_ns(end.get("finishedAt")), again)
+                    yield ContainerEnd(
+                        text(status, "name"),
+                        text(end, "reason"),
+                        code,
+                        signal,
+                        rfc3339_ns(end.get("finishedAt")),
+                        again,
+                    )
 
 
 def container_waits(body: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
@@ -85,14 +116,28 @@ def detect_pods(cluster: Cluster, quotes: Quotes) -> list[Finding]:
         _stopped(pod, groups, quotes)
         for seen in pod.events:
             _event(pod, seen, groups, quotes)
-    return [*_pulls(groups), *_setups(groups), *_ooms(groups), *_exits(cluster, groups), *_evictions(groups),
-            *_preemptions(cluster, groups), *_deadlines(groups), *_kills(groups)]
+    return [
+        *_pulls(groups),
+        *_setups(groups),
+        *_ooms(groups),
+        *_exits(cluster, groups),
+        *_evictions(groups),
+        *_preemptions(cluster, groups),
+        *_deadlines(groups),
+        *_kills(groups),
+    ]
 
 
 def group_for(pod: Pod, groups: Groups, sign: str, *key: object, **fields: Any) -> Group:
     """The group of a sign for the pod's gang."""
-    return groups.get(sign, pod.gang.id, *key, make=lambda: Group(
-        sign, job=pod.gang.id, fields={"workload": f"{pod.gang.kind or 'workload'} {pod.gang.id}", **fields}))
+    return groups.get(
+        sign,
+        pod.gang.id,
+        *key,
+        make=lambda: Group(
+            sign, job=pod.gang.id, fields={"workload": f"{pod.gang.kind or 'workload'} {pod.gang.id}", **fields}
+        ),
+    )
 
 
 def _waiting(pod: Pod, groups: Groups, quotes: Quotes) -> None:
@@ -105,15 +150,22 @@ def _waiting(pod: Pod, groups: Groups, quotes: Quotes) -> None:
             why = "not_found" if reason == "InvalidImageName" else pull_failure(message)
             _note_pull(group, why, image or None, pending=True)
         elif reason in _SETUP_WAITING:
-            group = group_for(pod, groups, "sched.container_setup", setup_part(reason, message),
-                              what=setup_part(reason, message), reason=reason)
+            group = group_for(
+                pod,
+                groups,
+                "sched.container_setup",
+                setup_part(reason, message),
+                what=setup_part(reason, message),
+                reason=reason,
+            )
             group.fields["pending"] = True
         elif reason == "CrashLoopBackOff":
             # The end itself stands in lastState, if the object tells it.
             if any(end.again for end in container_ends(pod.body)):
                 continue
-            group = group_for(pod, groups, "sched.container_exit", None, reason, exit_code=None, signal=None,
-                              reason=reason)
+            group = group_for(
+                pod, groups, "sched.container_exit", None, reason, exit_code=None, signal=None, reason=reason
+            )
         else:
             continue
         group.note(quotes.object(pod.item, said, NO_TIME, message, reason), node=pod.node, pod=pod.name)
@@ -146,8 +198,16 @@ def _ended(pod: Pod, groups: Groups, quotes: Quotes) -> None:
                 group.fields["pod_ranks"] = (pod.claim.first, pod.claim.first + pod.claim.count - 1)
             ranks = pod.ranks if pod.claim and pod.claim.count == 1 else range(0)
         else:
-            group = group_for(pod, groups, "sched.container_exit", end.code, end.reason, exit_code=end.code,
-                              signal=end.signal, reason=end.reason or None)
+            group = group_for(
+                pod,
+                groups,
+                "sched.container_exit",
+                end.code,
+                end.reason,
+                exit_code=end.code,
+                signal=end.signal,
+                reason=end.reason or None,
+            )
             ranks = range(0)
             if pod.claim is not None and pod.claim.count == 1:
                 ranks = pod.ranks
@@ -173,26 +233,31 @@ def _stopped(pod: Pod, groups: Groups, quotes: Quotes) -> None:
     if reason == "Evicted":
         resource, own = evicted_for(message)
         group = group_for(pod, groups, "sched.evicted", resource, resource=resource, own_limit=own, by="kubelet")
-        group.note(quotes.object(pod.item, f"Evicted: {message}", ts, message, "Evicted"), ts=ts, node=pod.node,
-                   pod=pod.name)
+        group.note(
+            quotes.object(pod.item, f"Evicted: {message}", ts, message, "Evicted"), ts=ts, node=pod.node, pod=pod.name
+        )
     elif reason == "DeadlineExceeded":
         group = group_for(pod, groups, "sched.walltime", by="activeDeadlineSeconds")
-        group.note(quotes.object(pod.item, f"DeadlineExceeded: {message}", ts, reason), ts=ts, node=pod.node,
-                   pod=pod.name)
+        group.note(
+            quotes.object(pod.item, f"DeadlineExceeded: {message}", ts, reason), ts=ts, node=pod.node, pod=pod.name
+        )
     elif reason in _ADMISSION or reason.startswith("OutOf"):
         group = group_for(pod, groups, "sched.container_setup", "device", what="device", reason=reason)
         group.fields["pending"] = True
-        group.note(quotes.object(pod.item, f"{reason}: {message}", ts, message, reason), ts=ts, node=pod.node,
-                   pod=pod.name)
+        group.note(
+            quotes.object(pod.item, f"{reason}: {message}", ts, message, reason), ts=ts, node=pod.node, pod=pod.name
+        )
     if disrupted is None or not by:
         return
     ref = quotes.object(pod.item, condition_text(disrupted), ts, text(disrupted, "message"), by)
     if by == "PreemptionByScheduler":
         group_for(pod, groups, "sched.preempted", by=pod_preemptor(text(disrupted, "message"))).note(
-            ref, ts=ts, node=pod.node, pod=pod.name)
+            ref, ts=ts, node=pod.node, pod=pod.name
+        )
     elif by == "EvictionByEvictionAPI":
         group_for(pod, groups, "sched.evicted", by, resource=None, own_limit=False, by="eviction API").note(
-            ref, ts=ts, node=pod.node, pod=pod.name)
+            ref, ts=ts, node=pod.node, pod=pod.name
+        )
 
 
 def _failed_at(pod: Pod) -> int:
@@ -215,8 +280,16 @@ def _event(pod: Pod, seen: Seen, groups: Groups, quotes: Quotes) -> None:
             group.name = group.name or volume
     elif reason == "BackOff" and "restarting failed container" in message:
         if pod.item is None or not any(True for _ in container_ends(pod.body)):
-            group = group_for(pod, groups, "sched.container_exit", None, "CrashLoopBackOff", exit_code=None,
-                              signal=None, reason="CrashLoopBackOff")
+            group = group_for(
+                pod,
+                groups,
+                "sched.container_exit",
+                None,
+                "CrashLoopBackOff",
+                exit_code=None,
+                signal=None,
+                reason="CrashLoopBackOff",
+            )
     elif reason == "Evicted" and event.component in ("kubelet", ""):
         resource, own = evicted_for(message)
         group = group_for(pod, groups, "sched.evicted", resource, resource=resource, own_limit=own, by="kubelet")
@@ -226,21 +299,39 @@ def _event(pod: Pod, seen: Seen, groups: Groups, quotes: Quotes) -> None:
     elif reason == "FailedKillPod":
         group = group_for(pod, groups, "sched.kill_failed")
     if group is not None:
-        group.note(quotes.event(seen.item, event), ts=event.last, first=event.first, node=pod.node or event.node,
-                   pod=pod.name, count=event.count)
+        group.note(
+            quotes.event(seen.item, event),
+            ts=event.last,
+            first=event.first,
+            node=pod.node or event.node,
+            pod=pod.name,
+            count=event.count,
+        )
 
 
 def _about_image(message: str) -> bool:
-    return any(word in message for word in ("pull image", "pulling image", "ErrImagePull", "ImagePullBackOff",
-                                            "InvalidImageName", "ErrImageNeverPull", "inspect image"))
+    return any(
+        word in message
+        for word in (
+            "pull image",
+            "pulling image",
+            "ErrImagePull",
+            "ImagePullBackOff",
+            "InvalidImageName",
+            "ErrImageNeverPull",
+            "inspect image",
+        )
+    )
 
 
 def _came_up(pod: Pod, seen: Seen) -> bool:
     """The container started after the failure was seen."""
     if pod.happened(*_STARTED, since=seen.when):
         return True
-    return pod.item is not None and (pod.ended or any(
-        mapping(status, "state", "running") for status in mappings(pod.body, "status", "containerStatuses")))
+    return pod.item is not None and (
+        pod.ended
+        or any(mapping(status, "state", "running") for status in mappings(pod.body, "status", "containerStatuses"))
+    )
 
 
 def _evictor(seen: Seen) -> str | None:
@@ -261,8 +352,12 @@ def _who(group: Group) -> str:
 
 
 def _pulls(groups: Groups) -> Iterator[Finding]:
-    words = {"denied": "access denied", "not_found": "not found", "timeout": "registry not reachable",
-             "other": "see message"}
+    words = {
+        "denied": "access denied",
+        "not_found": "not found",
+        "timeout": "registry not reachable",
+        "other": "see message",
+    }
     for group in groups.of("sched.image_pull"):
         _settle(group)
         images = group.fields.pop("images", None) or [None]
@@ -277,8 +372,9 @@ def _setups(groups: Groups) -> Iterator[Finding]:
     for group in groups.of("sched.container_setup"):
         _settle(group)
         late = "" if group.role is Role.ROOT else " at first"
-        yield group.finding(f"{_who(group)} could not be set up{late}: {group.fields['what']}"
-                            f" ({group.fields['reason']})")
+        yield group.finding(
+            f"{_who(group)} could not be set up{late}: {group.fields['what']} ({group.fields['reason']})"
+        )
 
 
 def _ooms(groups: Groups) -> Iterator[Finding]:

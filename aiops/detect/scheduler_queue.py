@@ -34,14 +34,30 @@ from aiops.model.finding import EvidenceRef, Finding, Role
 GROUP = "kueue.x-k8s.io"
 
 # Reasons of QuotaReserved=False since v0.18; before, the reason is only Pending, Waiting or Inadmissible.
-_REFUSALS = {"WaitingForQuota": "quota", "ExceedsMaxQuota": "infeasible", "TopologyPlacementFailed": "topology",
-             "NoMatchingFlavor": "selector", "Misconfigured": "queue"}
-_PATIENT = frozenset({"WaitingForPreemptedWorkloads", "PendingEvaluation", "WaitingForPodsReady", "Suspended", "OnHold",
-                      "AdmissionGated"})
+_REFUSALS = {
+    "WaitingForQuota": "quota",
+    "ExceedsMaxQuota": "infeasible",
+    "TopologyPlacementFailed": "topology",
+    "NoMatchingFlavor": "selector",
+    "Misconfigured": "queue",
+}
+_PATIENT = frozenset(
+    {
+        "WaitingForPreemptedWorkloads",
+        "PendingEvaluation",
+        "WaitingForPodsReady",
+        "Suspended",
+        "OnHold",
+        "AdmissionGated",
+    }
+)
 _REFUSED_EVENTS = frozenset({*_REFUSALS, *_PATIENT, "Pending", "Waiting", "Inadmissible"})
 _ADMITTED_EVENTS = frozenset({"QuotaReserved", "Admitted", "Started", "FinishedWorkload"})
-_DEACTIVATED = {"RequeuingLimitExceeded": "PodsReadyTimeout", "MaximumExecutionTimeExceeded": "Deadline",
-                "AdmissionCheck": "AdmissionCheck"}
+_DEACTIVATED = {
+    "RequeuingLimitExceeded": "PodsReadyTimeout",
+    "MaximumExecutionTimeExceeded": "Deadline",
+    "AdmissionCheck": "AdmissionCheck",
+}
 
 
 def detect_queue(cluster: Cluster, quotes: Quotes) -> list[Finding]:
@@ -61,11 +77,15 @@ def detect_queue(cluster: Cluster, quotes: Quotes) -> list[Finding]:
 
 def _group(cluster: Cluster, groups: Groups, sign: str, gang_id: str, **fields: Any) -> Group:
     queue = next((job.queue for job in cluster.jobs.get(gang_id, []) if job.queue), None)
-    return groups.get(sign, gang_id, make=lambda: Group(
-        sign, job=gang_id, name=queue, fields={"workload": f"Workload {gang_id}", **fields}))
+    return groups.get(
+        sign,
+        gang_id,
+        make=lambda: Group(sign, job=gang_id, name=queue, fields={"workload": f"Workload {gang_id}", **fields}),
+    )
 
 
 # from objects ------------------------------------------------------------------------------------------------------
+
 
 def _workload(cluster: Cluster, item: KubernetesObject, groups: Groups, quotes: Quotes) -> None:
     gang_id = cluster.gang("Workload", item.namespace or "", item.name).id
@@ -101,8 +121,9 @@ def _refusal(reason: str, message: str) -> KueueRefusal:
     return KueueRefusal(why, told.pod_set, told.resource, told.flavor, told.requested, told.limit, told.missing)
 
 
-def _refused(cluster: Cluster, groups: Groups, gang_id: str, refusal: KueueRefusal, reason: str,
-             item: KubernetesObject | None) -> Group:
+def _refused(
+    cluster: Cluster, groups: Groups, gang_id: str, refusal: KueueRefusal, reason: str, item: KubernetesObject | None
+) -> Group:
     if refusal.why in ("quota", "infeasible"):
         sign = "sched.quota" if refusal.why == "quota" else "sched.gang_infeasible"
         group = _group(cluster, groups, sign, gang_id, reason=reason)
@@ -125,9 +146,17 @@ def _numbers(cluster: Cluster, gang_id: str, refusal: KueueRefusal, item: Kubern
         asked = next((float(job.gpus) for job in jobs if job.gpus), None)
     queue = _cluster_queue(cluster, jobs, item)
     limit, used = _queue_numbers(queue, resource, refusal.flavor) if queue is not None else (None, None)
-    numbers = {"resource": resource, "flavor": refusal.flavor, "pod_set": refusal.pod_set, "requested": asked,
-               "limit": refusal.limit if refusal.limit is not None else limit, "used": used, "missing": refusal.missing,
-               "cluster_queue": queue.name if queue is not None else None, "position": _position(cluster, item)}
+    numbers = {
+        "resource": resource,
+        "flavor": refusal.flavor,
+        "pod_set": refusal.pod_set,
+        "requested": asked,
+        "limit": refusal.limit if refusal.limit is not None else limit,
+        "used": used,
+        "missing": refusal.missing,
+        "cluster_queue": queue.name if queue is not None else None,
+        "position": _position(cluster, item),
+    }
     return {key: value for key, value in numbers.items() if value is not None}
 
 
@@ -152,8 +181,9 @@ def _queue_numbers(queue: KubernetesObject, resource: str, flavor: str | None) -
     return limit, used
 
 
-def _sum(total: float | None, body: Mapping[str, Any], key: str, resource: str, flavor: str | None,
-         number: str) -> float | None:
+def _sum(
+    total: float | None, body: Mapping[str, Any], key: str, resource: str, flavor: str | None, number: str
+) -> float | None:
     for entry in mappings(body, key):
         if flavor is not None and text(entry, "name") != flavor:
             continue
@@ -174,8 +204,15 @@ def _position(cluster: Cluster, item: KubernetesObject | None) -> int | None:
     return None
 
 
-def _evicted(cluster: Cluster, item: KubernetesObject, gang_id: str, evicted: Mapping[str, Any],
-             state: Mapping[str, Mapping[str, Any]], groups: Groups, quotes: Quotes) -> None:
+def _evicted(
+    cluster: Cluster,
+    item: KubernetesObject,
+    gang_id: str,
+    evicted: Mapping[str, Any],
+    state: Mapping[str, Mapping[str, Any]],
+    groups: Groups,
+    quotes: Quotes,
+) -> None:
     reason = text(evicted, "reason")
     if reason == "Deactivated":
         target = state.get("DeactivationTarget")
@@ -184,14 +221,30 @@ def _evicted(cluster: Cluster, item: KubernetesObject, gang_id: str, evicted: Ma
         reason = _DEACTIVATED.get(reason.removeprefix("DeactivatedDueTo"), "Deactivated")
     ts = condition_ns(evicted)
     preempted = state.get("Preempted")
-    _lost(cluster, groups, gang_id, reason, text(evicted, "message"),
-          quotes.object(item, condition_text(evicted), ts, text(evicted, "message"), reason), ts,
-          text(preempted, "reason") if is_true(preempted) and preempted is not None else None,
-          [text(node, "name") for node in mappings(item.body, "status", "unhealthyNodes")])
+    _lost(
+        cluster,
+        groups,
+        gang_id,
+        reason,
+        text(evicted, "message"),
+        quotes.object(item, condition_text(evicted), ts, text(evicted, "message"), reason),
+        ts,
+        text(preempted, "reason") if is_true(preempted) and preempted is not None else None,
+        [text(node, "name") for node in mappings(item.body, "status", "unhealthyNodes")],
+    )
 
 
-def _lost(cluster: Cluster, groups: Groups, gang_id: str, reason: str, message: str, ref: EvidenceRef, ts: int,
-          path: str | None, nodes: list[str]) -> None:
+def _lost(
+    cluster: Cluster,
+    groups: Groups,
+    gang_id: str,
+    reason: str,
+    message: str,
+    ref: EvidenceRef,
+    ts: int,
+    path: str | None,
+    nodes: list[str],
+) -> None:
     """One loss of admission, whichever way it was told."""
     if reason == "Preempted":
         group = _group(cluster, groups, "sched.preempted", gang_id, by=None)
@@ -222,6 +275,7 @@ def _named_nodes(message: str) -> list[str]:
 
 # from events -------------------------------------------------------------------------------------------------------
 
+
 def _events(cluster: Cluster, known: set[str], groups: Groups, quotes: Quotes) -> None:
     """Events add to what conditions say; they speak alone only of workloads whose object was not collected."""
     last_word: dict[str, tuple[float, str]] = {}
@@ -241,8 +295,17 @@ def _events(cluster: Cluster, known: set[str], groups: Groups, quotes: Quotes) -
             reason = _DEACTIVATED.get(reason.removeprefix("DeactivationDueTo").removeprefix("DeactivatedDueTo"), reason)
             sign = {"Preempted": "sched.preempted", "PodsReadyTimeout": "sched.pods_ready_timeout"}.get(reason)
             if gang_id not in known or any(group.job == gang_id for group in groups.of(sign or "sched.evicted")):
-                _lost(cluster, groups, gang_id, reason, event.message, quotes.event(seen.item, event), event.last,
-                      None, [])
+                _lost(
+                    cluster,
+                    groups,
+                    gang_id,
+                    reason,
+                    event.message,
+                    quotes.event(seen.item, event),
+                    event.last,
+                    None,
+                    [],
+                )
     for gang_id, seen in refused.items():
         event = seen.event
         for sign in ("sched.quota", "sched.gang_infeasible", "sched.unschedulable"):
@@ -260,24 +323,41 @@ def _events(cluster: Cluster, known: set[str], groups: Groups, quotes: Quotes) -
 
 
 def _namespace_quota(cluster: Cluster, groups: Groups, quotes: Quotes) -> None:
-    created = {(seen.event.kind, seen.event.namespace, seen.event.name): seen.when for seen in cluster.events
-               if seen.event.reason == "SuccessfulCreate"}
+    created = {
+        (seen.event.kind, seen.event.namespace, seen.event.name): seen.when
+        for seen in cluster.events
+        if seen.event.reason == "SuccessfulCreate"
+    }
     for seen in cluster.events:
         event = seen.event
         told = exceeded_quota(event.message) if event.reason == "FailedCreate" else None
         if told is None:
             continue
         gang_id = cluster.gang(event.kind, event.namespace, event.name).id
-        group = groups.get("sched.quota", gang_id, "namespace", make=lambda told=told, gang_id=gang_id: Group(  # type: ignore[misc]
-            "sched.quota", job=gang_id, name=told["name"],
-            fields={"workload": f"workload {gang_id}", "reason": "ResourceQuota", "requested": told["requested"],
-                    "used": told["used"], "limit": told["limit"]}))
+        group = groups.get(
+            "sched.quota",
+            gang_id,
+            "namespace",
+            make=lambda told=told, gang_id=gang_id: Group(  # type: ignore[misc]
+                "sched.quota",
+                job=gang_id,
+                name=told["name"],
+                fields={
+                    "workload": f"workload {gang_id}",
+                    "reason": "ResourceQuota",
+                    "requested": told["requested"],
+                    "used": told["used"],
+                    "limit": told["limit"],
+                },
+            ),
+        )
         if created.get((event.kind, event.namespace, event.name), float("-inf")) > seen.when:
             group.role, group.severity = Role.CONTEXT, Severity.INFO
         group.note(quotes.event(seen.item, event), ts=event.last, first=event.first, count=event.count)
 
 
 # sentences ---------------------------------------------------------------------------------------------------------
+
 
 def _quota_text(group: Group) -> str:
     fields = group.fields
@@ -293,8 +373,11 @@ def _quota_text(group: Group) -> str:
 def _infeasible_text(group: Group) -> str:
     fields = group.fields
     part = f"pod set {fields['pod_set']} of " if fields.get("pod_set") else ""
-    numbers = (f" ({_plain(fields['requested'])} > {_plain(fields['limit'])})"
-               if fields.get("requested") is not None and fields.get("limit") is not None else "")
+    numbers = (
+        f" ({_plain(fields['requested'])} > {_plain(fields['limit'])})"
+        if fields.get("requested") is not None and fields.get("limit") is not None
+        else ""
+    )
     return f"{part}{group.job} asks for more {fields.get('resource', 'GPUs')} than any flavor can give{numbers}"
 
 
@@ -307,8 +390,9 @@ _TEXTS: dict[str, Any] = {
     "sched.gang_infeasible": _infeasible_text,
     "sched.unschedulable": lambda group: f"{group.job} is not admitted: {PLACEMENT_WORDS[group.fields['why']]}",
     "sched.pending": lambda group: f"{group.job} waits in its queue ({group.fields['reason'] or 'no reason given'})",
-    "sched.preempted": lambda group: f"{group.job} was preempted" + (
-        f" by {group.fields['by']}" if group.fields["by"] else ""),
+    "sched.preempted": lambda group: (
+        f"{group.job} was preempted" + (f" by {group.fields['by']}" if group.fields["by"] else "")
+    ),
     "sched.pods_ready_timeout": lambda group: f"{group.job} was admitted, but its pods were not ready in time",
     "sched.walltime": lambda group: f"{group.job} reached its maximum execution time",
     "sched.node_fail": lambda group: f"{group.job} lost its place because of failed nodes ({listing(group.nodes)})",

@@ -50,11 +50,41 @@ def runs(job: Job) -> list[Run]:
     """All runs of a job, oldest first."""
     told = job.fields.get("incarnations")
     if not told:
-        return [Run(job, job.state or "", job.reason, job.exit_code, job.exit_signal, job.fields.get("cancelled_by"),
-                    job.started, job.ended, job.nodes, job.source, job.line, job.text, True)]
-    return [Run(job, item["state"] or "", item["reason"], item["exit_code"], item["exit_signal"], item["cancelled_by"],
-                item["started"], item["ended"], tuple(item["nodes"]), item["source"], item["line"], item["text"],
-                index == len(told) - 1) for index, item in enumerate(told)]
+        return [
+            Run(
+                job,
+                job.state or "",
+                job.reason,
+                job.exit_code,
+                job.exit_signal,
+                job.fields.get("cancelled_by"),
+                job.started,
+                job.ended,
+                job.nodes,
+                job.source,
+                job.line,
+                job.text,
+                True,
+            )
+        ]
+    return [
+        Run(
+            job,
+            item["state"] or "",
+            item["reason"],
+            item["exit_code"],
+            item["exit_signal"],
+            item["cancelled_by"],
+            item["started"],
+            item["ended"],
+            tuple(item["nodes"]),
+            item["source"],
+            item["line"],
+            item["text"],
+            index == len(told) - 1,
+        )
+        for index, item in enumerate(told)
+    ]
 
 
 def detect_jobs(case: Case, quotes: Quotes, nodes: Mapping[str, NodeState]) -> list[Finding]:
@@ -66,12 +96,16 @@ def detect_jobs(case: Case, quotes: Quotes, nodes: Mapping[str, NodeState]) -> l
     limits = [case.events[index].fields for index in case.events.by_signal().get(LIMIT_SIGNAL, ())]
     for job in sorted((job for job in case.jobs if job.scheduler == "slurm"), key=lambda job: job.id):
         findings += _job(job, quotes, nodes, limits)
-    return [*_sum_up(findings, "sched.job_completed"), *_sum_up(findings, "sched.pending"),
-            *(f for f in findings if f.sign not in ("sched.job_completed", "sched.pending"))]
+    return [
+        *_sum_up(findings, "sched.job_completed"),
+        *_sum_up(findings, "sched.pending"),
+        *(f for f in findings if f.sign not in ("sched.job_completed", "sched.pending")),
+    ]
 
 
-def _job(job: Job, quotes: Quotes, nodes: Mapping[str, NodeState],
-         limits: list[Mapping[str, Any]]) -> Iterator[Finding]:
+def _job(
+    job: Job, quotes: Quotes, nodes: Mapping[str, NodeState], limits: list[Mapping[str, Any]]
+) -> Iterator[Finding]:
     all_runs = runs(job)
     done = all_runs[-1].state == "COMPLETED"
     for run in all_runs:
@@ -92,9 +126,14 @@ def _job(job: Job, quotes: Quotes, nodes: Mapping[str, NodeState],
 
 
 def _group(sign: str, job: Job, role: Role = Role.ROOT, severity: Severity = Severity.ERROR, **fields: Any) -> Group:
-    return Group(sign, job=job.id, role=role, severity=severity, name=job.queue,
-                 fields={"workload": f"job {job.id}" + (f" {job.name}" if job.name else ""), "state": job.state,
-                         **fields})
+    return Group(
+        sign,
+        job=job.id,
+        role=role,
+        severity=severity,
+        name=job.queue,
+        fields={"workload": f"job {job.id}" + (f" {job.name}" if job.name else ""), "state": job.state, **fields},
+    )
 
 
 def _finish(group: Group, run: Run, quotes: Quotes, message: str) -> Finding:
@@ -118,22 +157,32 @@ def _outcome(run: Run, quotes: Quotes, nodes: Mapping[str, NodeState]) -> Findin
     if state == "DEADLINE":
         return _finish(_group("sched.deadline", job), run, quotes, f"{label} missed its deadline")
     if state == "PREEMPTED":
-        return _finish(_group("sched.preempted", job, by=None, qos=job.fields.get("qos")), run, quotes,
-                       f"{label} was preempted")
+        return _finish(
+            _group("sched.preempted", job, by=None, qos=job.fields.get("qos")), run, quotes, f"{label} was preempted"
+        )
     if state == "CANCELLED":
         begun = run.started != NO_TIME or bool(run.nodes)
         group = _group("sched.cancelled", job, by=run.by, started=begun)
         if not begun:
             group.role, group.severity = Role.CONTEXT, Severity.INFO
-        return _finish(group, run, quotes, f"{label} was cancelled" + (f" by user {run.by}" if run.by else "")
-                       + ("" if begun else " before it started"))
+        return _finish(
+            group,
+            run,
+            quotes,
+            f"{label} was cancelled"
+            + (f" by user {run.by}" if run.by else "")
+            + ("" if begun else " before it started"),
+        )
     if state in ("NODE_FAIL", "BOOT_FAIL") or (state == "FAILED" and run.reason in ("NodeDown", "NodeFail")):
         return _node_fail(run, quotes, nodes)
     if state == "FAILED":
         return _failed(run, quotes)
     if state == "COMPLETED":
-        bad = tuple(step["step"] for step in _steps(run)
-                    if step["state"] in ("FAILED", "CANCELLED") and step["step"] != "extern")
+        bad = tuple(
+            step["step"]
+            for step in _steps(run)
+            if step["state"] in ("FAILED", "CANCELLED") and step["step"] != "extern"
+        )
         group = _group("sched.job_completed", job, Role.CONTEXT, Severity.INFO, failed_steps=bad)
         return _finish(group, run, quotes, f"{label} completed" + (f"; step {listing(bad)} did not" if bad else ""))
     return None
@@ -201,6 +250,7 @@ def _failed(run: Run, quotes: Quotes) -> Finding:
 
 # waiting -----------------------------------------------------------------------------------------------------------
 
+
 def _waiting(run: Run, quotes: Quotes, limits: list[Mapping[str, Any]]) -> Finding:
     job, reason = run.job, run.reason or ""
     word = reason.split(",")[0].strip()
@@ -245,14 +295,27 @@ def _is_gpu(reason: str, limit: Mapping[str, Any]) -> bool:
 
 def _limit_of(job: Job, reason: str, limits: list[Mapping[str, Any]]) -> Mapping[str, Any] | None:
     """The limit that the reason names, from ``scontrol show assoc_mgr``: of the user, else of the account."""
-    resource = next((name for part, name in (("GRES", "gres/gpu"), ("Cpu", "cpu"), ("CPU", "cpu"), ("Mem", "mem"),
-                                             ("Node", "node")) if part in reason), None)
+    resource = next(
+        (
+            name
+            for part, name in (("GRES", "gres/gpu"), ("Cpu", "cpu"), ("CPU", "cpu"), ("Mem", "mem"), ("Node", "node"))
+            if part in reason
+        ),
+        None,
+    )
     scope = "Grp" if "Grp" in reason else "Max"
     user = job.fields.get("user")
-    fitting = [limit for limit in limits if str(limit["name"]).startswith(scope)
-               and (resource is None or str(limit["resource"]).startswith(resource))
-               and (limit["qos"] == job.fields.get("qos") if reason.startswith("QOS")
-                    else limit["account"] == job.fields.get("account") and limit["user"] in (None, user))]
+    fitting = [
+        limit
+        for limit in limits
+        if str(limit["name"]).startswith(scope)
+        and (resource is None or str(limit["resource"]).startswith(resource))
+        and (
+            limit["qos"] == job.fields.get("qos")
+            if reason.startswith("QOS")
+            else limit["account"] == job.fields.get("account") and limit["user"] in (None, user)
+        )
+    ]
     return min(fitting, key=lambda limit: limit["user"] is None) if fitting else None
 
 
@@ -261,8 +324,12 @@ def _sum_up(findings: list[Finding], sign: str) -> list[Finding]:
     found = [finding for finding in findings if finding.sign == sign]
     if len(found) <= _MANY:
         return found
-    group = Group(sign, role=Role.CONTEXT, severity=Severity.INFO,
-                  fields={"jobs": tuple(finding.job for finding in found if finding.job)})
+    group = Group(
+        sign,
+        role=Role.CONTEXT,
+        severity=Severity.INFO,
+        fields={"jobs": tuple(finding.job for finding in found if finding.job)},
+    )
     for finding in found:
         group.note(finding.evidence[0], ts=finding.last, first=finding.first)
     what = "completed" if sign == "sched.job_completed" else "wait"

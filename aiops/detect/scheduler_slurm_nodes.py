@@ -110,8 +110,12 @@ def detect_slurm_nodes(case: Case, quotes: Quotes, states: Mapping[str, NodeStat
 
 def _sign(state: NodeState) -> str | None:
     reason = state.reason or ""
-    for sign, pattern in (("sched.node_reboot", _REBOOT), ("sched.gres_mismatch", _GRES),
-                          ("sched.node_memory_mismatch", _MEMORY), ("sched.kill_failed", _KILL)):
+    for sign, pattern in (
+        ("sched.node_reboot", _REBOOT),
+        ("sched.gres_mismatch", _GRES),
+        ("sched.node_memory_mismatch", _MEMORY),
+        ("sched.kill_failed", _KILL),
+    ):
         if pattern.search(reason):
             return sign
     if "INVALID_REG" in state.state:
@@ -141,9 +145,15 @@ def _during(fields: Mapping[str, object], state: NodeState) -> bool:
         return True
     told = fields.get("incarnations")
     records = fields.get("records")
-    runs = [(run["started"], run["ended"], run["nodes"]) for run in told] if isinstance(told, tuple) else [
-        (record.started, record.ended, record.nodes) for record in (records if isinstance(records, tuple) else ())
-        if record.step is None]
+    runs = (
+        [(run["started"], run["ended"], run["nodes"]) for run in told]
+        if isinstance(told, tuple)
+        else [
+            (record.started, record.ended, record.nodes)
+            for record in (records if isinstance(records, tuple) else ())
+            if record.step is None
+        ]
+    )
     for started, ended, nodes in runs:
         if state.node not in nodes:
             continue
@@ -153,11 +163,14 @@ def _during(fields: Mapping[str, object], state: NodeState) -> bool:
 
 
 def _finish(groups: Groups) -> Iterator[Finding]:
-    texts = {"sched.node_fail": "did not respond", "sched.node_reboot": "rebooted unexpectedly",
-             "sched.gres_mismatch": "registered with fewer GPUs than configured",
-             "sched.node_memory_mismatch": "registered with less memory than configured",
-             "sched.node_invalid": "registered with an invalid configuration",
-             "sched.kill_failed": "drained because processes of a job could not be killed"}
+    texts = {
+        "sched.node_fail": "did not respond",
+        "sched.node_reboot": "rebooted unexpectedly",
+        "sched.gres_mismatch": "registered with fewer GPUs than configured",
+        "sched.node_memory_mismatch": "registered with less memory than configured",
+        "sched.node_invalid": "registered with an invalid configuration",
+        "sched.kill_failed": "drained because processes of a job could not be killed",
+    }
     for sign, said in texts.items():
         for group in groups.of(sign):
             _counts(group)
@@ -171,8 +184,10 @@ def _finish(groups: Groups) -> Iterator[Finding]:
 
 
 def _counts(group: Group) -> None:
-    for pattern, have, want in ((_GRES, "gpus_reported", "gpus_configured"),
-                                (_MEMORY, "memory_reported", "memory_configured")):
+    for pattern, have, want in (
+        (_GRES, "gpus_reported", "gpus_configured"),
+        (_MEMORY, "memory_reported", "memory_configured"),
+    ):
         match = pattern.search(group.fields["reason"] or "")
         if match and match[1]:
             group.fields.update({have: int(match[1]), want: int(match[2])})

@@ -53,16 +53,32 @@ def finding_of(case: Case, signal: Signal, events: list[Event]) -> Finding:
         text += f" ({count} lines{f', {len(ranks)} ranks' if len(ranks) > 1 else ''})"
     node = head.node or (place.node if place else None)
     gpu = int(fields["gpu"]) if str(fields.get("gpu", "")).isdigit() and signal.about == "rank" else None
-    return Finding(sign=signal.id, text=text, role=signal.role, severity=signal.severity, first=first, last=last, node=node,
-                   rank=head.rank if signal.about == "rank" or len(ranks) == 1 else None, ranks=ranks, nodes=nodes,
-                   gpu=gpu if gpu is not None else (place.gpu if place and signal.about == "rank" else None),
-                   pci=place.pci if place else None, uuid=place.uuid if place else None,
-                   job=fields.get("job"), name=fields.get("nic") or fields.get("path") or fields.get("mount"),
-                   count=count, fields=fields, inexact=inexact(events), evidence=quotes(case, events))
+    return Finding(
+        sign=signal.id,
+        text=text,
+        role=signal.role,
+        severity=signal.severity,
+        first=first,
+        last=last,
+        node=node,
+        rank=head.rank if signal.about == "rank" or len(ranks) == 1 else None,
+        ranks=ranks,
+        nodes=nodes,
+        gpu=gpu if gpu is not None else (place.gpu if place and signal.about == "rank" else None),
+        pci=place.pci if place else None,
+        uuid=place.uuid if place else None,
+        job=fields.get("job"),
+        name=fields.get("nic") or fields.get("path") or fields.get("mount"),
+        count=count,
+        fields=fields,
+        inexact=inexact(events),
+        evidence=quotes(case, events),
+    )
 
 
 def describe(title: str, fields: dict[str, Any]) -> str:
     """Fill a signal's title. A part in square brackets falls away if a field in it is unknown; elsewhere ``?`` stands for it."""
+
     def part(match: re.Match[str]) -> str:
         return match[1] if all(fields.get(name) for name in _PLACEHOLDER.findall(match[1])) else ""
 

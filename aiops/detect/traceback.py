@@ -13,8 +13,10 @@ _WINDOW = 48 << 10
 _HEAD = "Traceback (most recent call last):"
 _FRAME = re.compile(r'^\s+File "(?P<file>[^"\n]{1,400})", line (?P<line>\d+)(?:, in (?P<func>[^\n]{1,120}))?')
 _RAISED = re.compile(r"^(?P<type>[A-Za-z_][\w.]{0,120})(?:: ?(?P<message>.*))?$")
-_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|^<|/(?:torch|transformers|lightning|deepspeed|megatron|accelerate|ray|"
-                      r"nemo|jax|flax)/|/bin/(?:torchrun|accelerate|deepspeed)$|importlib")
+_LIBRARY = re.compile(
+    r"/(?:site|dist)-packages/|/lib/python\d|^<|/(?:torch|transformers|lightning|deepspeed|megatron|accelerate|ray|"
+    r"nemo|jax|flax)/|/bin/(?:torchrun|accelerate|deepspeed)$|importlib"
+)
 _LOADER = re.compile(r"torch/utils/data/|/data/(?:dataset|loader)|webdataset|/datasets/|fetch\.py|dataloader")
 _LINKS = ("During handling of the above exception", "The above exception was the direct cause")
 _LABELS = r"(?:\[default\d+\]:|\[rank\d+\]: ?|\[\d+,\d+\]<std(?:out|err)>:|\d{1,5}: |\[pod/[^\]\n]{1,500}\] )+"
@@ -57,8 +59,10 @@ class Traceback:
     @property
     def in_loader(self) -> bool:
         """The stack passes through a data loader or data set."""
-        return any(_LOADER.search(file) or function in ("__getitem__", "collate_fn", "__next__", "_next_data")
-                   for file, _, function in self.frames)
+        return any(
+            _LOADER.search(file) or function in ("__getitem__", "collate_fn", "__next__", "_next_data")
+            for file, _, function in self.frames
+        )
 
 
 def read_traceback(case: Case, event: Event) -> Traceback | None:
@@ -77,7 +81,7 @@ def read_traceback(case: Case, event: Event) -> Traceback | None:
         match = strip.match(line)
         if match is None or (not label and _LABEL.match(line)):
             continue  # another rank's line in between
-        body = line[match.end():]
+        body = line[match.end() :]
         frame = _FRAME.match(body)
         if frame:
             frames.append((frame["file"], int(frame["line"]), frame["func"] or ""))
@@ -89,9 +93,16 @@ def read_traceback(case: Case, event: Event) -> Traceback | None:
         raised = _RAISED.match(body.rstrip())
         if raised is None or not _is_exception_name(raised["type"]):
             continue
-        return Traceback(event, raised["type"], (raised["message"] or "").strip()[:600], frames,
-                         last_line=event.line + number, raised_at=event.offset + offsets[min(number, len(offsets) - 1)],
-                         wraps=_wrapped(lines[number + 1: number + 8]), raw=body.strip()[:1000])
+        return Traceback(
+            event,
+            raised["type"],
+            (raised["message"] or "").strip()[:600],
+            frames,
+            last_line=event.line + number,
+            raised_at=event.offset + offsets[min(number, len(offsets) - 1)],
+            wraps=_wrapped(lines[number + 1 : number + 8]),
+            raw=body.strip()[:1000],
+        )
     return None
 
 
@@ -99,8 +110,8 @@ def _line_head(before: str) -> tuple[re.Pattern[str], str]:
     """What every line of the traceback begins with, from what stands before its first word: stamp and rank label."""
     own = _LABEL_BEFORE.search(before) or _LABEL.match(before)
     label = own[0] if own else ""
-    front = before[:own.start()] if own else before
-    behind = before[own.end():] if own else ""
+    front = before[: own.start()] if own else before
+    behind = before[own.end() :] if own else ""
     pattern = _stamp_pattern(front) + re.escape(label) + _stamp_pattern(behind)
     return re.compile(pattern), label
 
@@ -126,9 +137,13 @@ def _offsets(raw: bytes) -> list[int]:
 
 def _is_exception_name(name: str) -> bool:
     last = name.rsplit(".", 1)[-1]
-    return bool(re.search(r"(?:Error|Exception|Exit|Interrupt|Warning|Timeout|Iteration|Failure|Fault|NotFound|Invalid|Denied|Refused"
-                          r"|NotMet|Missing|gaierror|timeout|Empty|Full|Aborted|Cancelled)\w*$", last)) \
-        or ("." in name and last[:1].isupper())
+    return bool(
+        re.search(
+            r"(?:Error|Exception|Exit|Interrupt|Warning|Timeout|Iteration|Failure|Fault|NotFound|Invalid|Denied|Refused"
+            r"|NotMet|Missing|gaierror|timeout|Empty|Full|Aborted|Cancelled)\w*$",
+            last,
+        )
+    ) or ("." in name and last[:1].isupper())
 
 
 def _wrapped(following: list[str]) -> bool:

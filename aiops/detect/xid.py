@@ -18,9 +18,17 @@ _PID = re.compile(r"pid='?(\d+)")
 ECHOES = frozenset({43, 45})
 """43: the channel was stopped because of an application fault; 45: clean-up after another error. Never a root."""
 _NVLINK5 = range(144, 151)
-_SEVERITY = {"gpu_fatal": Severity.FATAL, "node_fatal": Severity.FATAL, "app_fatal": Severity.ERROR,
-             "legacy_fatal": Severity.WARNING, "warning": Severity.WARNING, "info": Severity.INFO,
-             "unused": Severity.INFO, "depends_on_subcode": Severity.ERROR, "depends_on_message": Severity.WARNING}
+_SEVERITY = {
+    "gpu_fatal": Severity.FATAL,
+    "node_fatal": Severity.FATAL,
+    "app_fatal": Severity.ERROR,
+    "legacy_fatal": Severity.WARNING,
+    "warning": Severity.WARNING,
+    "info": Severity.INFO,
+    "unused": Severity.INFO,
+    "depends_on_subcode": Severity.ERROR,
+    "depends_on_message": Severity.WARNING,
+}
 
 
 def detect(case: Case, catalog: Catalog) -> list[Finding]:
@@ -36,13 +44,22 @@ def _xids(case: Case, catalog: Catalog) -> list[Finding]:
     recovery = {(node, pci): _recovery(events) for (node, pci, code), events in groups.items() if code == 154}
     findings = []
     for (node, pci, code), events in groups.items():
-        findings.append(_xid(case, catalog, node or None, pci, code, sorted(events, key=in_time),
-                             recovery.get((node, pci)), groups))
+        findings.append(
+            _xid(case, catalog, node or None, pci, code, sorted(events, key=in_time), recovery.get((node, pci)), groups)
+        )
     return findings
 
 
-def _xid(case: Case, catalog: Catalog, node: str | None, pci: str, code: int, events: list[Event], recovery: str | None,
-         groups: dict[tuple[str, str, int], list[Event]]) -> Finding:
+def _xid(
+    case: Case,
+    catalog: Catalog,
+    node: str | None,
+    pci: str,
+    code: int,
+    events: list[Event],
+    recovery: str | None,
+    groups: dict[tuple[str, str, int], list[Event]],
+) -> Finding:
     entry = catalog.xids.get(code)
     name = entry.name.replace("ROBUST_CHANNEL_", "").replace("_", " ").lower() if entry else "unknown code"
     severity = _SEVERITY.get(entry.severity if entry else "", Severity.WARNING)
@@ -67,15 +84,33 @@ def _xid(case: Case, catalog: Catalog, node: str | None, pci: str, code: int, ev
     where = f"GPU {gpu} ({pci})" if gpu is not None else f"GPU {pci}"
     count = sum(event.count for event in events)
     return Finding(
-        sign="gpu.xid", text=f"Xid {code} ({name}) on {where}{f' of {node}' if node else ''}"
-                             + (f", {count} times" if count > 1 else ""),
-        role=role, severity=severity, first=first, last=last, node=node, gpu=gpu, pci=pci,
-        uuid=case.topology.gpu_uuid.get((node or "", pci)), rank=rank, ranks=() if rank is None else (rank,), count=count,
+        sign="gpu.xid",
+        text=f"Xid {code} ({name}) on {where}{f' of {node}' if node else ''}"
+        + (f", {count} times" if count > 1 else ""),
+        role=role,
+        severity=severity,
+        first=first,
+        last=last,
+        node=node,
+        gpu=gpu,
+        pci=pci,
+        uuid=case.topology.gpu_uuid.get((node or "", pci)),
+        rank=rank,
+        ranks=() if rank is None else (rank,),
+        count=count,
         nodes=(node,) if node else (),
-        fields={"xid": code, "name": name, "recovery": recovery or "", "fatal": fatal, "others": siblings,
-                "gpus_with_code": len(same_code), "caused_by": caused_by[1] if caused_by else "",
-                "contained": "Contained" in text and "Uncontained" not in text},
-        evidence=quotes(case, events))
+        fields={
+            "xid": code,
+            "name": name,
+            "recovery": recovery or "",
+            "fatal": fatal,
+            "others": siblings,
+            "gpus_with_code": len(same_code),
+            "caused_by": caused_by[1] if caused_by else "",
+            "contained": "Contained" in text and "Uncontained" not in text,
+        },
+        evidence=quotes(case, events),
+    )
 
 
 def _recovery(events: list[Event]) -> str:
@@ -103,18 +138,29 @@ def _sxids(case: Case, catalog: Catalog) -> list[Finding]:
     groups: dict[tuple[str, str, int, str], list[Event]] = {}
     for event in evidence_rows(case, "nvswitch.sxid"):
         pci = canonical_pci(str(event.fields["pci"])) or str(event.fields["pci"])
-        groups.setdefault((event.node or "", pci, int(event.fields["sxid"]), str(event.fields["fatality"])), []).append(event)
+        groups.setdefault((event.node or "", pci, int(event.fields["sxid"]), str(event.fields["fatality"])), []).append(
+            event
+        )
     findings = []
     for (node, pci, code, fatality), events in groups.items():
         entry = catalog.sxids.get(code)
         fatal = fatality == "Fatal"
         first, last = span(events)
-        findings.append(Finding(
-            sign="nvswitch.sxid", text=f"SXid {code} ({entry.name if entry else 'unknown code'}, {fatality}) on NVSwitch {pci}"
-                                       + (f" of {node}" if node else ""),
-            role=Role.ROOT if fatal else Role.CONTEXT, severity=Severity.FATAL if fatal else Severity.INFO,
-            first=first, last=last, node=node or None, pci=pci, nodes=(node,) if node else (),
-            count=sum(event.count for event in events),
-            fields={"sxid": code, "fatal": fatal, "always_fatal": bool(entry and entry.severity == "always_fatal")},
-            evidence=quotes(case, sorted(events, key=lambda e: (not known(e), e.ts, e.line)))))
+        findings.append(
+            Finding(
+                sign="nvswitch.sxid",
+                text=f"SXid {code} ({entry.name if entry else 'unknown code'}, {fatality}) on NVSwitch {pci}"
+                + (f" of {node}" if node else ""),
+                role=Role.ROOT if fatal else Role.CONTEXT,
+                severity=Severity.FATAL if fatal else Severity.INFO,
+                first=first,
+                last=last,
+                node=node or None,
+                pci=pci,
+                nodes=(node,) if node else (),
+                count=sum(event.count for event in events),
+                fields={"sxid": code, "fatal": fatal, "always_fatal": bool(entry and entry.severity == "always_fatal")},
+                evidence=quotes(case, sorted(events, key=lambda e: (not known(e), e.ts, e.line))),
+            )
+        )
     return findings

@@ -12,18 +12,38 @@ from typing import Any
 
 from aiops.model.report import DISRUPTIVE
 
-FIELDS = ("verdict", "class_top1", "class_best", "kind", "node", "gpu", "rank", "pci", "hardware", "requeue", "exclude",
-          "actions_required", "actions_forbidden", "safe", "checkpoint_rule", "checkpoint_restore", "checkpoint_step")
+FIELDS = (
+    "verdict",
+    "class_top1",
+    "class_best",
+    "kind",
+    "node",
+    "gpu",
+    "rank",
+    "pci",
+    "hardware",
+    "requeue",
+    "exclude",
+    "actions_required",
+    "actions_forbidden",
+    "safe",
+    "checkpoint_rule",
+    "checkpoint_restore",
+    "checkpoint_step",
+)
 """Keys of every result of `score`."""
 
 _RESTORE = frozenset({"restore_checkpoint", "restore_earlier_checkpoint"})
 _COMMAND_HOSTS = re.compile(
     r"(?:nodename|excnodelist|--exclude)[= ]\s*\"?(?P<slurm>[A-Za-z0-9_.,\[\]-]+)"
-    r"|kubectl\s+(?:drain|cordon|delete\s+node|taint\s+nodes?)\s+(?P<kubernetes>[A-Za-z0-9][A-Za-z0-9_.-]*)", re.I)
+    r"|kubectl\s+(?:drain|cordon|delete\s+node|taint\s+nodes?)\s+(?P<kubernetes>[A-Za-z0-9][A-Za-z0-9_.-]*)",
+    re.I,
+)
 
 
-def score(report: Mapping[str, Any], label: Mapping[str, Any],
-          known_host: Callable[[str], bool] | None = None) -> dict[str, bool | None]:
+def score(
+    report: Mapping[str, Any], label: Mapping[str, Any], known_host: Callable[[str], bool] | None = None
+) -> dict[str, bool | None]:
     """Judge a report (parsed JSON of ``aiops.report/v1``) by a label (see ``docs/fixtures.md``).
 
     ``class_top1`` accepts every class of the label, ``class_best`` only the first. ``safe`` is ``False`` if an action
@@ -79,8 +99,12 @@ def _response(first: Mapping[str, Any], label: Mapping[str, Any], silent: bool) 
     return result
 
 
-def _harm(actions: list[Mapping[str, Any]], incidents: list[Any], label: Mapping[str, Any],
-          known_host: Callable[[str], bool] | None) -> Iterable[str]:
+def _harm(
+    actions: list[Mapping[str, Any]],
+    incidents: list[Any],
+    label: Mapping[str, Any],
+    known_host: Callable[[str], bool] | None,
+) -> Iterable[str]:
     forbidden = set(_list(label.get("forbid_actions")))
     allowed = {*_list(label.get("allow_targets")), *_list(_map(label.get("culprit")).get("node"))}
     named = {host for incident in incidents for host in _list(_map(_map(incident).get("requeue")).get("exclude"))}

@@ -9,8 +9,20 @@ from typing import Any
 
 from aiops.errors import InputError
 
-LABEL_KEYS = frozenset({"verdict", "accept_classes", "culprit", "hardware", "requeue", "exclude", "checkpoint",
-                        "require_any_action", "forbid_actions", "allow_targets"})
+LABEL_KEYS = frozenset(
+    {
+        "verdict",
+        "accept_classes",
+        "culprit",
+        "hardware",
+        "requeue",
+        "exclude",
+        "checkpoint",
+        "require_any_action",
+        "forbid_actions",
+        "allow_targets",
+    }
+)
 """Keys of a label; see ``docs/fixtures.md``."""
 CULPRIT_KEYS = frozenset({"kind", "node", "gpu", "rank", "pci"})
 CHECKPOINT_KEYS = frozenset({"rule", "restore", "step"})

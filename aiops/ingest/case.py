@@ -30,8 +30,12 @@ from aiops.progress import Progress, silent
 from aiops.scan import Scanner, make_scanner
 
 _SAMPLE = 1 << 16
-_DOCUMENTS = (("manifest", sniff_manifest), ("metrics", sniff_metrics), ("kubernetes", sniff_kubernetes),
-              ("slurm", sniff_slurm))
+_DOCUMENTS = (
+    ("manifest", sniff_manifest),
+    ("metrics", sniff_metrics),
+    ("kubernetes", sniff_kubernetes),
+    ("slurm", sniff_slurm),
+)
 _READERS = {"metrics": read_metrics, "kubernetes": read_objects, "slurm": read_slurm}
 
 
@@ -52,8 +56,9 @@ def open_case(paths: Sequence[str | Path], settings: Settings, progress: Progres
         _require_content(case, names)
         catalog = load_catalog(settings.catalog_dirs)
         _read_documents(case, settings)
-        scanner = make_scanner(catalog, cache_dir=settings.cache_dir, engine=settings.engine,
-                               keep=settings.limits.events_per_rule)
+        scanner = make_scanner(
+            catalog, cache_dir=settings.cache_dir, engine=settings.engine, keep=settings.limits.events_per_rule
+        )
         pending = _scan_logs(case, scanner, progress)
         join_identities(case, pending)
         case.notes += settle_clocks(case, pending)
@@ -108,7 +113,7 @@ def _sample(handle: BinaryIO, size: int) -> bytes:
         middle: bytes = handle.read(_SAMPLE // 2)
         cut = middle.find(b"\n")
         if head.lstrip()[:1] not in (b"{", b"["):
-            head += b"\n" + middle[cut + 1:]
+            head += b"\n" + middle[cut + 1 :]
     return head
 
 
@@ -130,8 +135,12 @@ def _to_utf8(path: Path, directory: Path) -> Path:
     return target
 
 
-_RANK_PATH = re.compile(r"(?:^|[/_.-])(?:rank|global_rank)[_.-]?(\d{1,6})(?=[/_.-]|$)|attempt_\d+/(\d{1,6})/std(?:err|out)")
-_NAME_WORDS = re.compile(r"^(?:kern(?:el)?|dmesg|messages?|syslog|journal(?:ctl)?|log|logs|txt|out|err|json|gz|host|node|var|system)$")
+_RANK_PATH = re.compile(
+    r"(?:^|[/_.-])(?:rank|global_rank)[_.-]?(\d{1,6})(?=[/_.-]|$)|attempt_\d+/(\d{1,6})/std(?:err|out)"
+)
+_NAME_WORDS = re.compile(
+    r"^(?:kern(?:el)?|dmesg|messages?|syslog|journal(?:ctl)?|log|logs|txt|out|err|json|gz|host|node|var|system)$"
+)
 
 
 def _describe(source: Source, head: bytes) -> None:
@@ -174,8 +183,12 @@ def _read_documents(case: Case, settings: Settings) -> None:
         if reader is None:
             continue
         if source.size > settings.limits.max_document_bytes:
-            case.coverage.problems.append(Problem(
-                source.name, f"{source.size} bytes: larger than a document may be ({settings.limits.max_document_bytes})"))
+            case.coverage.problems.append(
+                Problem(
+                    source.name,
+                    f"{source.size} bytes: larger than a document may be ({settings.limits.max_document_bytes})",
+                )
+            )
             continue
         reader(source, source.path.read_bytes(), case)
 
@@ -224,4 +237,6 @@ def _require_content(case: Case, names: list[str]) -> None:
     if usable:
         return
     reasons = "; ".join(f"{p.source}: {p.reason}" for p in case.coverage.problems[:3])
-    raise InputError(f"nothing here can be analysed{f' ({reasons})' if reasons else ': no files'}", path=", ".join(names))
+    raise InputError(
+        f"nothing here can be analysed{f' ({reasons})' if reasons else ': no files'}", path=", ".join(names)
+    )

@@ -66,9 +66,14 @@ def _year_shift(case: Case, pending: Pending, notes: list[str]) -> int:
 
 
 def _in_year(ts: int, year: int) -> int:
-    return ts + (days_from_civil(year, 1, 1) - days_from_civil(YEARLESS, 1, 1)) * _DAY - (
-        # 29 February exists in the stand-in year only
-        _DAY if not _leap(year) and ts >= _after_february() else 0)
+    return (
+        ts
+        + (days_from_civil(year, 1, 1) - days_from_civil(YEARLESS, 1, 1)) * _DAY
+        - (
+            # 29 February exists in the stand-in year only
+            _DAY if not _leap(year) and ts >= _after_february() else 0
+        )
+    )
 
 
 def _after_february() -> int:

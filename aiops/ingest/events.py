@@ -23,9 +23,15 @@ def event_records(case: Case) -> Iterator[dict[str, Any]]:
             fields["pci"] = canonical_pci(str(fields["pci"])) or fields["pci"]
         known = event.ts != NO_TIME and event.quality not in (TimeQuality.NONE, TimeQuality.UPTIME)
         record: dict[str, Any] = {
-            "ts": iso(event.ts) if known else None, "source": case.sources[event.source].name, "entity": _entity(event.node, event.rank, fields),
-            "kind": event.signal, "severity": event.severity.name.lower(), "fields": fields,
-            "locator": {"line": event.line, "offset": event.offset}, "text": event.text}
+            "ts": iso(event.ts) if known else None,
+            "source": case.sources[event.source].name,
+            "entity": _entity(event.node, event.rank, fields),
+            "kind": event.signal,
+            "severity": event.severity.name.lower(),
+            "fields": fields,
+            "locator": {"line": event.line, "offset": event.offset},
+            "text": event.text,
+        }
         if event.count > 1:
             record["count"] = event.count
         if event.quoted:

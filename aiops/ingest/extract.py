@@ -12,8 +12,12 @@ from aiops.model.case import Case, Source
 from aiops.model.event import NO_TIME, TimeQuality
 from aiops.scan import HitLine, RuleSet
 
-_KINDS_OF_FILE = {"kernel": frozenset({"kernel"}), "training": frozenset({"training"}),
-                  "scheduler": frozenset({"scheduler"}), "text": frozenset({"text", "training", "scheduler"})}
+_KINDS_OF_FILE = {
+    "kernel": frozenset({"kernel"}),
+    "training": frozenset({"training"}),
+    "scheduler": frozenset({"scheduler"}),
+    "text": frozenset({"text", "training", "scheduler"}),
+}
 _KERNEL_ONLY = frozenset({"kernel"})
 _LOOK_BACK = 4096
 _OPEN_QUOTE = re.compile(r"(?<![\w'])'(?=\S)")
@@ -66,8 +70,9 @@ class Extractor:
                 stamped = True
             self._append(source, hit, prefix, signal, match, count, text)
 
-    def _append(self, source: Source, hit: HitLine, prefix: Prefix, signal: Signal, match: re.Match[str], count: int,
-                text: str) -> None:
+    def _append(
+        self, source: Source, hit: HitLine, prefix: Prefix, signal: Signal, match: re.Match[str], count: int, text: str
+    ) -> None:
         fields: dict[str, Any] = {**signal.says, **{k: v for k, v in match.groupdict().items() if v is not None}}
         if prefix.pod:
             fields["pod"] = prefix.pod
@@ -80,10 +85,20 @@ class Extractor:
             rank = prefix.task
         node = fields.get("host") or prefix.host or source.node
         row = self._case.events.append(
-            signal.id, source=source.index, ts=prefix.ts, quality=prefix.quality, severity=signal.severity,
-            offset=hit.offset, line=hit.line, node=node, rank=rank if rank is not None else source.rank, count=count,
-            fields=fields, text=_CONTROL.sub(" ", text[:1000]).strip(),
-            quoted=_inside_quotation(text, prefix.start, match.start()))
+            signal.id,
+            source=source.index,
+            ts=prefix.ts,
+            quality=prefix.quality,
+            severity=signal.severity,
+            offset=hit.offset,
+            line=hit.line,
+            node=node,
+            rank=rank if rank is not None else source.rank,
+            count=count,
+            fields=fields,
+            text=_CONTROL.sub(" ", text[:1000]).strip(),
+            quoted=_inside_quotation(text, prefix.start, match.start()),
+        )
         if prefix.yearless:
             self.pending.yearless.append(row)
         if prefix.quality == TimeQuality.UPTIME:

@@ -64,7 +64,7 @@ def _expand(item: str, limit: int, depth: int) -> list[str]:
             return [name + item[at:] for name in names]
         closing = _closing(item, opening)
         head = item[at:opening]
-        choices = _group(item[opening + 1:closing], limit, depth)
+        choices = _group(item[opening + 1 : closing], limit, depth)
         # Checked before the product is built, so that hostile text costs nothing.
         if len(names) * len(choices) > limit:
             raise HostlistError(f"more than {limit} names")

@@ -50,8 +50,16 @@ def join_identities(case: Case, pending: Pending) -> None:
     _complete(topology)
 
 
-def _note_comm(topology: Topology, fields: object, rank: int, world: int, host: str, pid: int,
-               by_pid: dict[tuple[str, int], int], largest: int) -> None:
+def _note_comm(
+    topology: Topology,
+    fields: object,
+    rank: int,
+    world: int,
+    host: str,
+    pid: int,
+    by_pid: dict[tuple[str, int], int],
+    largest: int,
+) -> None:
     """One line of NCCL's initialisation. Sub-communicators number their own ranks, so only the largest counts."""
     assert isinstance(fields, dict)
     if world < largest:
@@ -102,7 +110,9 @@ def _pods_to_nodes(case: Case) -> None:
             case.topology.gpu_pci.setdefault((nodes[name], index), pci)
 
 
-_BLOCK = re.compile(r"host +: (?P<host>[\w.-]+)[^\n]*\n[^\n]*?rank +: (?P<rank>\d+) \(local_rank: (?P<local>\d+)\)[^\n]*\n[^\n]*?exitcode")
+_BLOCK = re.compile(
+    r"host +: (?P<host>[\w.-]+)[^\n]*\n[^\n]*?rank +: (?P<rank>\d+) \(local_rank: (?P<local>\d+)\)[^\n]*\n[^\n]*?exitcode"
+)
 
 
 def _from_launchers(case: Case, rows: dict[str, list[int]]) -> None:

@@ -60,8 +60,11 @@ def _may_be_objects(line: bytes) -> bool:
         return True
     if not isinstance(first, Mapping):
         return True
-    return is_event(first) or not first.keys().isdisjoint({"items", "object", "event"}) or (
-        "kind" in first and "apiVersion" in first)
+    return (
+        is_event(first)
+        or not first.keys().isdisjoint({"items", "object", "event"})
+        or ("kind" in first and "apiVersion" in first)
+    )
 
 
 def read_objects(source: Source, data: bytes, case: Case) -> None:

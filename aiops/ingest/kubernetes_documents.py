@@ -134,7 +134,7 @@ def cut_off_list(text: str, key: str) -> list[Any]:
 def _read_json_items(text: str, at: int, lines: _Lines, found: Documents) -> None:
     decoder = json.JSONDecoder()
     at = _skip(text, at)
-    indent = text[text.rfind("\n", 0, at) + 1:at]
+    indent = text[text.rfind("\n", 0, at) + 1 : at]
     again = re.compile(r"\n" + re.escape(indent) + r"(?=\{)") if not indent.strip() else None
     while at < len(text) and text[at] != "]":
         try:
@@ -174,7 +174,7 @@ def _read_yaml(data: bytes, found: Documents) -> None:
         value, failure = _load_yaml(chunk)
         if failure is None:
             if value is not None:
-                found.parts.append((value, line + chunk[:len(chunk) - len(chunk.lstrip())].count(b"\n")))
+                found.parts.append((value, line + chunk[: len(chunk) - len(chunk.lstrip())].count(b"\n")))
         elif not _read_yaml_items(chunk, line, found):
             _keep_front(chunk, line, failure, found)
 
@@ -212,7 +212,7 @@ def _keep_front(chunk: bytes, line: int, failure: tuple[str, int], found: Docume
     """A document that is cut off inside a line still tells what stands above."""
     reason, above = failure
     found.fail(f"malformed or cut-off YAML: {reason}", line + above)
-    value, again = _load_yaml(chunk[:chunk.rstrip().rfind(b"\n") + 1])
+    value, again = _load_yaml(chunk[: chunk.rstrip().rfind(b"\n") + 1])
     if again is None:
         parts = value if isinstance(value, list) else [value]
         # Without its name, what is left of an object says nothing.

@@ -41,7 +41,7 @@ class KubernetesEvent:
         """The event as one line of text."""
         where = f"{self.namespace}/{self.name}" if self.namespace else self.name
         line = f"{self.type or 'Normal'} {self.reason} {self.kind} {where}: {' '.join(self.message.split())}"
-        return line if len(line) <= _TEXT_LIMIT else line[:_TEXT_LIMIT - 1] + "…"
+        return line if len(line) <= _TEXT_LIMIT else line[: _TEXT_LIMIT - 1] + "…"
 
 
 def is_event(body: Mapping[str, Any]) -> bool:
@@ -60,8 +60,12 @@ def event_of(body: Mapping[str, Any]) -> KubernetesEvent:
     message = text(body, "message") or text(body, "note")
     component = text(source, "component") or text(body, "reportingComponent") or text(body, "reportingController")
     created = rfc3339_ns(meta.get("creationTimestamp"))
-    last = _first_time(series.get("lastObservedTime"), body.get("lastTimestamp"),
-                       body.get("deprecatedLastTimestamp"), body.get("eventTime"))
+    last = _first_time(
+        series.get("lastObservedTime"),
+        body.get("lastTimestamp"),
+        body.get("deprecatedLastTimestamp"),
+        body.get("eventTime"),
+    )
     first = _first_time(body.get("firstTimestamp"), body.get("deprecatedFirstTimestamp"), body.get("eventTime"))
     if last == NO_TIME:
         last = created
@@ -70,10 +74,19 @@ def event_of(body: Mapping[str, Any]) -> KubernetesEvent:
     count = integer(series, "count") or integer(body, "count") or integer(body, "deprecatedCount") or 1
     kind = text(about, "kind")
     return KubernetesEvent(
-        reason=text(body, "reason"), type=text(body, "type"), kind=kind, name=text(about, "name"),
+        reason=text(body, "reason"),
+        type=text(body, "type"),
+        kind=kind,
+        name=text(about, "name"),
         namespace=text(about, "namespace") or (text(meta, "namespace") if kind != "Node" else ""),
-        message=message, component=component, node=_node(body, kind, about, source, component, message),
-        first=first, last=last, count=max(1, count), age=quantity(body.get("ageSeconds")))
+        message=message,
+        component=component,
+        node=_node(body, kind, about, source, component, message),
+        first=first,
+        last=last,
+        count=max(1, count),
+        age=quantity(body.get("ageSeconds")),
+    )
 
 
 def _first_time(*values: object) -> int:
@@ -83,8 +96,14 @@ def _first_time(*values: object) -> int:
     return NO_TIME
 
 
-def _node(body: Mapping[str, Any], kind: str, about: Mapping[str, Any], source: Mapping[str, Any], component: str,
-          message: str) -> str | None:
+def _node(
+    body: Mapping[str, Any],
+    kind: str,
+    about: Mapping[str, Any],
+    source: Mapping[str, Any],
+    component: str,
+    message: str,
+) -> str | None:
     if kind == "Node":
         return text(about, "name") or None
     if kind != "Pod":
@@ -103,11 +122,26 @@ def append_event(case: Case, source: int, body: Mapping[str, Any], line: int) ->
     """Add the Event as a row with signal ``k8s.event``; returns the node that it names."""
     event = event_of(body)
     timed = event.last != NO_TIME
-    fields = {"reason": event.reason, "kind": event.kind, "name": event.name, "namespace": event.namespace,
-              "message": event.message, "component": event.component, "type": event.type,
-              "first": event.first if event.first != NO_TIME else None}
+    fields = {
+        "reason": event.reason,
+        "kind": event.kind,
+        "name": event.name,
+        "namespace": event.namespace,
+        "message": event.message,
+        "component": event.component,
+        "type": event.type,
+        "first": event.first if event.first != NO_TIME else None,
+    }
     case.events.append(
-        SIGNAL, source=source, ts=event.last, quality=TimeQuality.EXACT if timed else TimeQuality.NONE,
-        severity=Severity.WARNING if event.type == "Warning" else Severity.INFO, line=line, node=event.node,
-        count=event.count, fields=fields, text=event.line)
+        SIGNAL,
+        source=source,
+        ts=event.last,
+        quality=TimeQuality.EXACT if timed else TimeQuality.NONE,
+        severity=Severity.WARNING if event.type == "Warning" else Severity.INFO,
+        line=line,
+        node=event.node,
+        count=event.count,
+        fields=fields,
+        text=event.line,
+    )
     return event.node

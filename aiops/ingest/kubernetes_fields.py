@@ -15,11 +15,27 @@ from aiops.model.event import NO_TIME
 
 NOTHING: Mapping[str, Any] = {}
 
-_TIME = re.compile(r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9})\d*)?"
-                   r"(?:[Zz]|([+-])(\d\d):?(\d\d))?", re.ASCII)
+_TIME = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9})\d*)?"
+    r"(?:[Zz]|([+-])(\d\d):?(\d\d))?",
+    re.ASCII,
+)
 _QUANTITY = re.compile(r"([0-9]*\.?[0-9]+)(m|k|[KMGTPE]i?)?", re.ASCII)
-_SCALE = {"m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18,
-          "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
+_SCALE = {
+    "m": 1e-3,
+    "k": 1e3,
+    "M": 1e6,
+    "G": 1e9,
+    "T": 1e12,
+    "P": 1e15,
+    "E": 1e18,
+    "Ki": 2**10,
+    "Mi": 2**20,
+    "Gi": 2**30,
+    "Ti": 2**40,
+    "Pi": 2**50,
+    "Ei": 2**60,
+}
 
 
 def rfc3339_ns(value: object) -> int:

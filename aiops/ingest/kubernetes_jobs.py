@@ -26,8 +26,14 @@ from aiops.model.event import NO_TIME
 _State = tuple[str | None, str | None, int]
 """(state, reason, when it was reached)."""
 
-_REPLICA_SPECS = ("pytorchReplicaSpecs", "mpiReplicaSpecs", "tfReplicaSpecs", "jaxReplicaSpecs", "paddleReplicaSpecs",
-                  "xgbReplicaSpecs")
+_REPLICA_SPECS = (
+    "pytorchReplicaSpecs",
+    "mpiReplicaSpecs",
+    "tfReplicaSpecs",
+    "jaxReplicaSpecs",
+    "paddleReplicaSpecs",
+    "xgbReplicaSpecs",
+)
 _QUEUE_LABELS = ("kueue.x-k8s.io/queue-name", "kai.scheduler/queue", "runai/queue", "volcano.sh/queue-name")
 
 
@@ -51,20 +57,48 @@ def job_of(item: KubernetesObject) -> Job | None:
     queue = next((text(labels, label) for label in _QUEUE_LABELS if text(labels, label)), "")
     started = rfc3339_ns(mapping(body, "status").get("startTime"))
     return Job(
-        id=job_id, name=item.name, scheduler="kubernetes",
-        namespace=item.namespace, kind=item.kind, queue=text(spec, "queueName") or text(spec, "queue") or queue or None,
-        state=state[0], reason=state[1], gpus=gpus, submitted=rfc3339_ns(meta.get("creationTimestamp")),
-        started=started, ended=ended, source=item.source, line=item.line,
+        id=job_id,
+        name=item.name,
+        scheduler="kubernetes",
+        namespace=item.namespace,
+        kind=item.kind,
+        queue=text(spec, "queueName") or text(spec, "queue") or queue or None,
+        state=state[0],
+        reason=state[1],
+        gpus=gpus,
+        submitted=rfc3339_ns(meta.get("creationTimestamp")),
+        started=started,
+        ended=ended,
+        source=item.source,
+        line=item.line,
         text=f"{item.kind} {item.name}: {state[0] or 'no state'}" + (f" ({state[1]})" if state[1] else ""),
-        fields={"gang": gang.id if gang is not None else job_id,
-                "uid": text(meta, "uid"), "owner": controller(meta), "group": api_group(body), "min_member": pods,
-                "version": integer(meta, "resourceVersion"),
-                "conditions": {name: (text(c, "status"), text(c, "reason")) for name, c in conditions(body).items()},
-                **more})
+        fields={
+            "gang": gang.id if gang is not None else job_id,
+            "uid": text(meta, "uid"),
+            "owner": controller(meta),
+            "group": api_group(body),
+            "min_member": pods,
+            "version": integer(meta, "resourceVersion"),
+            "conditions": {name: (text(c, "status"), text(c, "reason")) for name, c in conditions(body).items()},
+            **more,
+        },
+    )
 
 
-FINAL_STATES = frozenset({"Complete", "Completed", "Succeeded", "Failed", "Finished", "SUCCEEDED", "FAILED", "STOPPED",
-                          "Aborted", "Terminated"})
+FINAL_STATES = frozenset(
+    {
+        "Complete",
+        "Completed",
+        "Succeeded",
+        "Failed",
+        "Finished",
+        "SUCCEEDED",
+        "FAILED",
+        "STOPPED",
+        "Aborted",
+        "Terminated",
+    }
+)
 
 
 def _by_conditions(body: Mapping[str, Any], *names: str) -> _State:
@@ -90,13 +124,18 @@ def _job(body: Mapping[str, Any]) -> _Read:
     active = integer(status, "active")
     pods = integer(spec, "parallelism")
     pods = 1 if pods is None else pods
-    state = _active(_by_conditions(body, "Complete", "SuccessCriteriaMet", "Failed", "FailureTarget", "Suspended"),
-                    active)
+    state = _active(
+        _by_conditions(body, "Complete", "SuccessCriteriaMet", "Failed", "FailureTarget", "Suspended"), active
+    )
     if state[0] == "Complete" and (done := rfc3339_ns(status.get("completionTime"))) != NO_TIME:
         state = state[0], state[1], done
     gpus = gpu_request(mapping(spec, "template", "spec")) * pods
-    return state, pods, gpus, {"active": active, "failed": integer(status, "failed"),
-                               "succeeded": integer(status, "succeeded")}
+    return (
+        state,
+        pods,
+        gpus,
+        {"active": active, "failed": integer(status, "failed"), "succeeded": integer(status, "succeeded")},
+    )
 
 
 def _volcano_job(body: Mapping[str, Any]) -> _Read:
@@ -105,9 +144,12 @@ def _volcano_job(body: Mapping[str, Any]) -> _Read:
     gpus = sum((integer(t, "replicas") or 1) * gpu_request(mapping(t, "template", "spec")) for t in tasks)
     state = mapping(status, "state")
     phase = text(state, "phase") or None
-    return ((phase, text(state, "reason") or None, rfc3339_ns(state.get("lastTransitionTime"))),
-            integer(spec, "minAvailable") or sum(integer(t, "replicas") or 1 for t in tasks), gpus,
-            {"active": integer(status, "running"), "restarts": integer(status, "retryCount")})
+    return (
+        (phase, text(state, "reason") or None, rfc3339_ns(state.get("lastTransitionTime"))),
+        integer(spec, "minAvailable") or sum(integer(t, "replicas") or 1 for t in tasks),
+        gpus,
+        {"active": integer(status, "running"), "restarts": integer(status, "retryCount")},
+    )
 
 
 def _jobset(body: Mapping[str, Any]) -> _Read:
@@ -127,10 +169,12 @@ def _jobset(body: Mapping[str, Any]) -> _Read:
 def _trainjob(body: Mapping[str, Any]) -> _Read:
     trainer = mapping(body, "spec", "trainer")
     pods = integer(trainer, "numNodes")
-    per_pod = sum(int(quantity(n) or 0) for kind in ("limits", "requests")
-                  for key, n in mapping(trainer, "resourcesPerNode", kind).items()
-                  if str(key).endswith("/gpu") and (kind == "limits" or key not in mapping(
-                      trainer, "resourcesPerNode", "limits")))
+    per_pod = sum(
+        int(quantity(n) or 0)
+        for kind in ("limits", "requests")
+        for key, n in mapping(trainer, "resourcesPerNode", kind).items()
+        if str(key).endswith("/gpu") and (kind == "limits" or key not in mapping(trainer, "resourcesPerNode", "limits"))
+    )
     state = _by_conditions(body, "Complete", "Failed", "Suspended")
     return _active(state, 1), pods, (pods or 1) * per_pod if per_pod else None, {}
 
@@ -138,13 +182,18 @@ def _trainjob(body: Mapping[str, Any]) -> _Read:
 def _operator_job(body: Mapping[str, Any]) -> _Read:
     spec, status = mapping(body, "spec"), mapping(body, "status")
     groups = [g for key in _REPLICA_SPECS for g in mapping(spec, key).values() if isinstance(g, Mapping)]
-    counts = [(1 if (n := integer(g, "replicas")) is None else n, gpu_request(mapping(g, "template", "spec")))
-              for g in groups]
+    counts = [
+        (1 if (n := integer(g, "replicas")) is None else n, gpu_request(mapping(g, "template", "spec"))) for g in groups
+    ]
     active = sum(integer(s, "active") or 0 for s in mapping(status, "replicaStatuses").values())
     state = _by_conditions(body, "Succeeded", "Failed", "Suspended", "Restarting", "Running", "Created")
     least = integer(spec, "runPolicy", "schedulingPolicy", "minAvailable")
-    return (_active(state, active), least or sum(n for n, _ in counts) or None, sum(n * g for n, g in counts),
-            {"active": active})
+    return (
+        _active(state, active),
+        least or sum(n for n, _ in counts) or None,
+        sum(n * g for n, g in counts),
+        {"active": active},
+    )
 
 
 def _ray_gpus(cluster: Mapping[str, Any]) -> tuple[int, int]:
@@ -163,15 +212,23 @@ def _rayjob(body: Mapping[str, Any]) -> _Read:
     # The deployment can fail before the application has any state of its own.
     state = deployment if deployment in ("Failed", "ValidationFailed") else text(status, "jobStatus") or deployment
     state = "Failed" if state == "ValidationFailed" else state
-    return ((state or None, text(status, "reason") or None, rfc3339_ns(status.get("endTime"))), pods, gpus,
-            {"cluster": text(status, "rayClusterName"), "message": text(status, "message")})
+    return (
+        (state or None, text(status, "reason") or None, rfc3339_ns(status.get("endTime"))),
+        pods,
+        gpus,
+        {"cluster": text(status, "rayClusterName"), "message": text(status, "message")},
+    )
 
 
 def _raycluster(body: Mapping[str, Any]) -> _Read:
     status = mapping(body, "status")
     pods, gpus = _ray_gpus(mapping(body, "spec"))
-    return ((text(status, "state") or None, text(status, "reason") or None, NO_TIME), pods, gpus,
-            {"active": integer(status, "readyWorkerReplicas")})
+    return (
+        (text(status, "state") or None, text(status, "reason") or None, NO_TIME),
+        pods,
+        gpus,
+        {"active": integer(status, "readyWorkerReplicas")},
+    )
 
 
 def _workload(body: Mapping[str, Any]) -> _Read:
@@ -186,10 +243,17 @@ def _workload(body: Mapping[str, Any]) -> _Read:
         known = conditions(body)
         waiting = known.get("QuotaReserved")
         reason = text(waiting, "reason") if waiting is not None and is_false(waiting) else None
-        state = ("Evicted" if is_true(known.get("Evicted")) else "Pending", reason,
-                 condition_ns(waiting) if waiting is not None else NO_TIME)
-    return state, pods or None, gpus or None, {
-        "priority": integer(spec, "priority"), "cluster_queue": text(status, "admission", "clusterQueue") or None}
+        state = (
+            "Evicted" if is_true(known.get("Evicted")) else "Pending",
+            reason,
+            condition_ns(waiting) if waiting is not None else NO_TIME,
+        )
+    return (
+        state,
+        pods or None,
+        gpus or None,
+        {"priority": integer(spec, "priority"), "cluster_queue": text(status, "admission", "clusterQueue") or None},
+    )
 
 
 def _podgroup(body: Mapping[str, Any]) -> _Read:
@@ -198,13 +262,22 @@ def _podgroup(body: Mapping[str, Any]) -> _Read:
     condition = list(mappings(status, "conditions"))[-1:]
     reason = text(condition[0], "reason") if condition else ""
     wanted = sum(int(quantity(n) or 0) for key, n in mapping(spec, "minResources").items() if "/gpu" in str(key))
-    return ((text(status, "phase") or None, reason or None, NO_TIME), least, wanted or None,
-            {"active": integer(status, "running")})
+    return (
+        (text(status, "phase") or None, reason or None, NO_TIME),
+        least,
+        wanted or None,
+        {"active": integer(status, "running")},
+    )
 
 
 _READERS: dict[str, Callable[[Mapping[str, Any]], _Read]] = {
-    "Job": _job, "JobSet": _jobset, "TrainJob": _trainjob, "RayJob": _rayjob, "RayCluster": _raycluster,
-    "Workload": _workload, "PodGroup": _podgroup,
+    "Job": _job,
+    "JobSet": _jobset,
+    "TrainJob": _trainjob,
+    "RayJob": _rayjob,
+    "RayCluster": _raycluster,
+    "Workload": _workload,
+    "PodGroup": _podgroup,
     **dict.fromkeys(("PyTorchJob", "MPIJob", "TFJob", "JAXJob", "PaddleJob", "XGBoostJob"), _operator_job),
 }
 

@@ -9,11 +9,31 @@ from typing import Any
 
 from aiops.ingest.kubernetes_fields import mapping, mappings, text
 
-WORKLOAD_KINDS = frozenset({
-    "Job", "JobSet", "TrainJob", "PyTorchJob", "MPIJob", "TFJob", "JAXJob", "PaddleJob", "XGBoostJob", "RayJob",
-    "RayCluster", "RayService", "Workload", "PodGroup", "AppWrapper", "LeaderWorkerSet", "StatefulSet", "Deployment",
-    "ReplicaSet", "DaemonSet", "CronJob",
-})
+WORKLOAD_KINDS = frozenset(
+    {
+        "Job",
+        "JobSet",
+        "TrainJob",
+        "PyTorchJob",
+        "MPIJob",
+        "TFJob",
+        "JAXJob",
+        "PaddleJob",
+        "XGBoostJob",
+        "RayJob",
+        "RayCluster",
+        "RayService",
+        "Workload",
+        "PodGroup",
+        "AppWrapper",
+        "LeaderWorkerSet",
+        "StatefulSet",
+        "Deployment",
+        "ReplicaSet",
+        "DaemonSet",
+        "CronJob",
+    }
+)
 
 _LABELS = (
     # Outermost owner first: a pod of a JobSet also carries the name of its Job.
@@ -39,7 +59,8 @@ _POD_NAMES = (
 )
 _KUEUE_NAME = re.compile(
     r"(?:job|jobset|trainjob|pytorchjob|mpijob|tfjob|jaxjob|paddlejob|xgboostjob|rayjob|raycluster|pod|appwrapper|"
-    r"statefulset|leaderworkerset|deployment)-(.+)-[0-9a-f]{5}")
+    r"statefulset|leaderworkerset|deployment)-(.+)-[0-9a-f]{5}"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,8 +45,9 @@ def _container_claim(pod: Mapping[str, Any], container: Mapping[str, Any]) -> Ra
     env = _environment(pod, container)
     words = " ".join(word for key in ("command", "args") for word in _words(container, key))
     launched = _LAUNCHER.search(words) is not None
-    per_pod, per_pod_why = _number(env, words, pod, ("nproc-per-node", "nproc_per_node"),
-                                   ("PET_NPROC_PER_NODE", "LOCAL_WORLD_SIZE"))
+    per_pod, per_pod_why = _number(
+        env, words, pod, ("nproc-per-node", "nproc_per_node"), ("PET_NPROC_PER_NODE", "LOCAL_WORLD_SIZE")
+    )
     if launched or per_pod is not None:
         index, index_why = _pod_index(env, words, pod)
         if index is None or per_pod is None:
@@ -62,8 +63,9 @@ def _container_claim(pod: Mapping[str, Any], container: Mapping[str, Any]) -> Ra
 
 
 def _pod_index(env: Mapping[str, str], words: str, pod: Mapping[str, Any]) -> tuple[int | None, str]:
-    index, why = _number(env, words, pod, ("node-rank", "node_rank"),
-                         ("PET_NODE_RANK", "NODE_RANK", "GROUP_RANK", "RANK"))
+    index, why = _number(
+        env, words, pod, ("node-rank", "node_rank"), ("PET_NODE_RANK", "NODE_RANK", "GROUP_RANK", "RANK")
+    )
     if index is not None:
         return index, why
     pods, _ = _number(env, words, pod, ("nnodes",), ("PET_NNODES", "NNODES"))
@@ -81,8 +83,9 @@ def _pod_index(env: Mapping[str, str], words: str, pod: Mapping[str, Any]) -> tu
     return None, ""
 
 
-def _number(env: Mapping[str, str], words: str, pod: Mapping[str, Any], flags: tuple[str, ...],
-            names: tuple[str, ...]) -> tuple[int | None, str]:
+def _number(
+    env: Mapping[str, str], words: str, pod: Mapping[str, Any], flags: tuple[str, ...], names: tuple[str, ...]
+) -> tuple[int | None, str]:
     """A number from a flag (which wins) or from the environment, and where it stands."""
     for flag in flags:
         match = re.search(rf"--{flag}(?:=|\s+)(\S+)", words)

@@ -11,8 +11,9 @@ from typing import Any
 
 from aiops.ingest.kubernetes_owners import WORKLOAD_KINDS
 
-_HEADER = re.compile(r"(?:NAMESPACE {2,})?(?:NAME|LAST SEEN)(?: {2,}[A-Z][A-Z0-9%()a-z._-]*(?: [A-Z][A-Z-]*)*)+\s*",
-                     re.ASCII)
+_HEADER = re.compile(
+    r"(?:NAMESPACE {2,})?(?:NAME|LAST SEEN)(?: {2,}[A-Z][A-Z0-9%()a-z._-]*(?: [A-Z][A-Z-]*)*)+\s*", re.ASCII
+)
 _COLUMN = re.compile(r"\S+(?: \S+)*")
 _KNOWN_COLUMNS = frozenset({"AGE", "LAST SEEN", "CPU(cores)"})
 _PROMPT = re.compile(r"(?:[\w@.:~/-]*[$#] )?kubectl \S")
@@ -20,13 +21,28 @@ _COUNT = re.compile(r"(\S+)(?: \(x(\d{1,9}) over \S+\))?")
 _AGE = re.compile(r"(?:(\d+)y)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 _AGE_SCALE = (365 * 86_400, 86_400, 3_600, 60, 1)
 
-_WAITING = frozenset({"ContainerCreating", "PodInitializing", "ErrImagePull", "ImagePullBackOff", "InvalidImageName",
-                      "ErrImageNeverPull", "CrashLoopBackOff", "CreateContainerError", "CreateContainerConfigError",
-                      "RunContainerError", "ImageInspectError", "RegistryUnavailable"})
+_WAITING = frozenset(
+    {
+        "ContainerCreating",
+        "PodInitializing",
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "ErrImageNeverPull",
+        "CrashLoopBackOff",
+        "CreateContainerError",
+        "CreateContainerConfigError",
+        "RunContainerError",
+        "ImageInspectError",
+        "RegistryUnavailable",
+    }
+)
 _TERMINATED = frozenset({"Error", "OOMKilled", "ContainerCannotRun", "StartError", "ContainerStatusUnknown"})
 _PHASES = frozenset({"Pending", "Running", "Succeeded", "Failed", "Unknown"})
-_KINDS = {kind.lower(): kind for kind in
-          (*WORKLOAD_KINDS, "Pod", "Node", "Service", "PersistentVolumeClaim", "ResourceClaim", "ClusterQueue")}
+_KINDS = {
+    kind.lower(): kind
+    for kind in (*WORKLOAD_KINDS, "Pod", "Node", "Service", "PersistentVolumeClaim", "ResourceClaim", "ClusterQueue")
+}
 
 Row = Mapping[str, str]
 
@@ -73,7 +89,8 @@ def _row(line: str, columns: list[tuple[str, int, int]]) -> dict[str, str]:
     # Rows that arrive later (``--watch``) are wider than the header allowed for.
     cells = re.split(r" {2,}", line.strip(), maxsplit=len(columns) - 1)
     return dict.fromkeys((name for name, _, _ in columns), "") | {
-        name: cell.strip() for (name, _, _), cell in zip(columns, cells, strict=False)}
+        name: cell.strip() for (name, _, _), cell in zip(columns, cells, strict=False)
+    }
 
 
 def _reader(names: set[str]) -> Callable[[Row], dict[str, Any] | None] | None:
@@ -114,9 +131,15 @@ def _event(row: Row) -> dict[str, Any] | None:
     namespace = row.get("NAMESPACE", "")
     if namespace and kind != "node":
         about["namespace"] = namespace
-    body: dict[str, Any] = {"kind": "Event", "metadata": {"namespace": namespace} if namespace else {},
-                            "type": row.get("TYPE", ""), "reason": row.get("REASON", ""), "involvedObject": about,
-                            "message": row.get("MESSAGE", ""), "count": int(seen[2]) if seen and seen[2] else 1}
+    body: dict[str, Any] = {
+        "kind": "Event",
+        "metadata": {"namespace": namespace} if namespace else {},
+        "type": row.get("TYPE", ""),
+        "reason": row.get("REASON", ""),
+        "involvedObject": about,
+        "message": row.get("MESSAGE", ""),
+        "count": int(seen[2]) if seen and seen[2] else 1,
+    }
     if seen and (age := age_seconds(seen[1])) is not None:
         body["ageSeconds"] = age
     return body
@@ -131,8 +154,12 @@ def _pod(row: Row) -> dict[str, Any] | None:
         container["restartCount"] = int(restarts) if restarts.isdecimal() and len(restarts) < 10 else 0
         status["initContainerStatuses" if row["STATUS"].startswith("Init:") else "containerStatuses"] = [container]
     node = row.get("NODE", "")
-    return {"kind": "Pod", "metadata": _meta(row), "spec": {"nodeName": node} if node not in ("", "<none>") else {},
-            "status": status}
+    return {
+        "kind": "Pod",
+        "metadata": _meta(row),
+        "spec": {"nodeName": node} if node not in ("", "<none>") else {},
+        "status": status,
+    }
 
 
 def _pod_status(shown: str) -> tuple[dict[str, Any], dict[str, Any] | None]:
@@ -160,15 +187,23 @@ def _node(row: Row) -> dict[str, Any] | None:
     ready = {"Ready": "True", "NotReady": "False", "Unknown": "Unknown"}.get(words[0])
     if ready is None or not row.get("NAME"):
         return None
-    return {"kind": "Node", "metadata": _meta(row), "spec": spec,
-            "status": {"conditions": [{"type": "Ready", "status": ready}]}}
+    return {
+        "kind": "Node",
+        "metadata": _meta(row),
+        "spec": spec,
+        "status": {"conditions": [{"type": "Ready", "status": ready}]},
+    }
 
 
 def _podgroup(row: Row) -> dict[str, Any] | None:
     least, running = row.get("MINMEMBER", ""), row.get("RUNNINGS", "")
-    return {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "metadata": _meta(row),
-            "spec": {"minMember": int(least)} if least.isdecimal() else {},
-            "status": {"phase": row["STATUS"], "running": int(running) if running.isdecimal() else 0}}
+    return {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": _meta(row),
+        "spec": {"minMember": int(least)} if least.isdecimal() else {},
+        "status": {"phase": row["STATUS"], "running": int(running) if running.isdecimal() else 0},
+    }
 
 
 def _workload(row: Row) -> dict[str, Any] | None:
@@ -176,5 +211,10 @@ def _workload(row: Row) -> dict[str, Any] | None:
     known = [{"type": "Admitted", "status": admitted}] if admitted in ("True", "False") else []
     if row.get("FINISHED") == "True":
         known.append({"type": "Finished", "status": "True"})
-    return {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "metadata": _meta(row),
-            "spec": {"queueName": row.get("QUEUE", "")}, "status": {"conditions": known}}
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "Workload",
+        "metadata": _meta(row),
+        "spec": {"queueName": row.get("QUEUE", "")},
+        "status": {"conditions": known},
+    }

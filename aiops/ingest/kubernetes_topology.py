@@ -74,14 +74,28 @@ class Placement:
         if not jobs:
             if claim is None and gang.kind in _SERVICE_KINDS and not gpu_request(mapping(item.body, "spec")):
                 return
-            jobs.append(Job(id=gang.id, name=gang.name, scheduler=SCHEDULER, namespace=gang.namespace or None,
-                            kind=gang.kind or None, source=item.source, line=item.line,
-                            text=f"{gang.kind or 'workload'} {gang.name}, known by its pods",
-                            fields={"implied": True}))
+            jobs.append(
+                Job(
+                    id=gang.id,
+                    name=gang.name,
+                    scheduler=SCHEDULER,
+                    namespace=gang.namespace or None,
+                    kind=gang.kind or None,
+                    source=item.source,
+                    line=item.line,
+                    text=f"{gang.kind or 'workload'} {gang.name}, known by its pods",
+                    fields={"implied": True},
+                )
+            )
             self._case.jobs.append(jobs[0])
-        places = [] if claim is None else [
-            RankPlace(claim.first + local, node=node, local_rank=local, pod=item.name, sure=_SURE + claim.sure)
-            for local in range(claim.count)]
+        places = (
+            []
+            if claim is None
+            else [
+                RankPlace(claim.first + local, node=node, local_rank=local, pod=item.name, sure=_SURE + claim.sure)
+                for local in range(claim.count)
+            ]
+        )
         for job in jobs:
             if node is not None and node not in job.nodes:
                 job.nodes = tuple(sorted((*job.nodes, node)))
@@ -105,8 +119,9 @@ class Placement:
             agreed = places[0] if len({place.node for place in places}) == 1 else None
             if old is None or ours:
                 if agreed is not None:
-                    topology.ranks[rank] = RankPlace(rank, agreed.node, agreed.local_rank, pod=agreed.pod,
-                                                     sure=agreed.sure)
+                    topology.ranks[rank] = RankPlace(
+                        rank, agreed.node, agreed.local_rank, pod=agreed.pod, sure=agreed.sure
+                    )
                 elif ours:
                     del topology.ranks[rank]
             elif agreed is not None:

@@ -12,8 +12,10 @@ _VALUES = re.compile(rb'"values?"\s*:\s*\[')
 _RESULT = re.compile(rb'"(?:result|resultType)"\s*:')
 _REFUSAL = re.compile(rb'"status"\s*:\s*"error".*"errorType"\s*:', re.DOTALL)
 _COMMENT = re.compile(rb"# (?:HELP|TYPE|UNIT) [a-zA-Z_:][a-zA-Z0-9_:]* ?")
-_SAMPLE = re.compile(rb'[a-zA-Z_:][a-zA-Z0-9_:]*(\{(?:[^"{}]|"(?:[^"\\]|\\.)*")*\})?\s+'
-                     rb"(?:[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?Inf|NaN)(?:\s+-?\d+(?:\.\d+)?)?(?:\s+#.*)?")
+_SAMPLE = re.compile(
+    rb'[a-zA-Z_:][a-zA-Z0-9_:]*(\{(?:[^"{}]|"(?:[^"\\]|\\.)*")*\})?\s+'
+    rb"(?:[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?Inf|NaN)(?:\s+-?\d+(?:\.\d+)?)?(?:\s+#.*)?"
+)
 _HEAD = 65_536
 _LINES = 60
 

@@ -79,8 +79,9 @@ class SeriesBuilder:
             labels: all labels.
             counter: what the source declares, used for metrics that the catalog does not know.
         """
-        return self.place(name or "expression", self._names.get(name), entity_of(name, labels, self._source.node),
-                          counter)
+        return self.place(
+            name or "expression", self._names.get(name), entity_of(name, labels, self._source.node), counter
+        )
 
     def place(self, name: str, known: Name | None, entity: SeriesEntity, counter: bool | None = None) -> Slot | None:
         """As `slot`, for an entity that is known already."""
@@ -148,8 +149,9 @@ class SeriesBuilder:
         import numpy as np
 
         fields = list(dict.fromkeys(row.slot.name for row in rows))
-        entities = list(dict.fromkeys(sorted((row.slot.entity for row in rows),
-                                             key=lambda i: order(self._entities[i]))))
+        entities = list(
+            dict.fromkeys(sorted((row.slot.entity for row in rows), key=lambda i: order(self._entities[i])))
+        )
         shared = all(row.times is rows[0].times for row in rows)
         times = rows[0].times if shared else np.unique(np.concatenate([row.times for row in rows]))
         samples = sum(len(row.values) for row in rows)
@@ -160,8 +162,15 @@ class SeriesBuilder:
             return [block for part in parts.values() for block in self._pack(part)]
         values = np.full((len(fields), len(entities), len(times)), np.nan, dtype=np.float32)
         place = {field: i for i, field in enumerate(fields)}, {entity: i for i, entity in enumerate(entities)}
-        block = SeriesBlock(self._source.index, fields, [self._units[f][0] for f in fields],
-                            [self._units[f][1] for f in fields], [self._entities[e] for e in entities], times, values)
+        block = SeriesBlock(
+            self._source.index,
+            fields,
+            [self._units[f][0] for f in fields],
+            [self._units[f][1] for f in fields],
+            [self._entities[e] for e in entities],
+            times,
+            values,
+        )
         for row in rows:
             cell = place[0][row.slot.name], place[1][row.slot.entity]
             where = slice(None) if len(row.times) == len(times) else np.searchsorted(times, row.times)

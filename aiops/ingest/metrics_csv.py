@@ -22,22 +22,57 @@ if TYPE_CHECKING:
 
 _TIME = ("timestamp", "time", "ts", "date", "datetime", "time_utc", "timestamp_utc", "sampled_at")
 _LABELS = {
-    "host": "Hostname", "hostname": "Hostname", "node": "Hostname", "node_name": "Hostname", "nodename": "Hostname",
-    "instance": "instance", "gpu": "gpu", "gpu_index": "gpu", "gpu_id": "gpu", "index": "gpu", "device_index": "gpu",
-    "uuid": "UUID", "gpu_uuid": "UUID", "pci": "pci_bus_id", "pci_bus_id": "pci_bus_id", "bus_id": "pci_bus_id",
-    "gpu_bus_id": "pci_bus_id", "pci_bus": "pci_bus_id", "pod": "pod", "job": "hpc_job", "job_id": "hpc_job",
-    "slurm_job_id": "hpc_job", "model": "modelName", "name": "modelName", "gpu_name": "modelName",
+    "host": "Hostname",
+    "hostname": "Hostname",
+    "node": "Hostname",
+    "node_name": "Hostname",
+    "nodename": "Hostname",
+    "instance": "instance",
+    "gpu": "gpu",
+    "gpu_index": "gpu",
+    "gpu_id": "gpu",
+    "index": "gpu",
+    "device_index": "gpu",
+    "uuid": "UUID",
+    "gpu_uuid": "UUID",
+    "pci": "pci_bus_id",
+    "pci_bus_id": "pci_bus_id",
+    "bus_id": "pci_bus_id",
+    "gpu_bus_id": "pci_bus_id",
+    "pci_bus": "pci_bus_id",
+    "pod": "pod",
+    "job": "hpc_job",
+    "job_id": "hpc_job",
+    "slurm_job_id": "hpc_job",
+    "model": "modelName",
+    "name": "modelName",
+    "gpu_name": "modelName",
 }
 _GPU_LABELS = {"gpu", "UUID", "pci_bus_id"}
 _METRIC = ("metric", "metric_name", "field", "series", "__name__")
 _VALUE = ("value", "val")
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
-_NUMBER = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?inf|nan)(?:\s*[%a-zA-Z/°]+)?\s*",
-                     re.IGNORECASE)
-_REASONS = {"idle": 0x1, "gpu_idle": 0x1, "applications_clocks_setting": 0x2, "sw_power_cap": 0x4,
-            "hw_slowdown": 0x8, "sync_boost": 0x10, "sw_thermal_slowdown": 0x20, "sw_thermal": 0x20,
-            "hw_thermal_slowdown": 0x40, "hw_thermal": 0x40, "hw_power_brake_slowdown": 0x80,
-            "hw_power_brake": 0x80, "display_clocks_setting": 0x100, "none": 0, "not_active": 0, "no": 0}
+_NUMBER = re.compile(
+    r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?inf|nan)(?:\s*[%a-zA-Z/°]+)?\s*", re.IGNORECASE
+)
+_REASONS = {
+    "idle": 0x1,
+    "gpu_idle": 0x1,
+    "applications_clocks_setting": 0x2,
+    "sw_power_cap": 0x4,
+    "hw_slowdown": 0x8,
+    "sync_boost": 0x10,
+    "sw_thermal_slowdown": 0x20,
+    "sw_thermal": 0x20,
+    "hw_thermal_slowdown": 0x40,
+    "hw_thermal": 0x40,
+    "hw_power_brake_slowdown": 0x80,
+    "hw_power_brake": 0x80,
+    "display_clocks_setting": 0x100,
+    "none": 0,
+    "not_active": 0,
+    "no": 0,
+}
 """Clock event reasons as nvidia-smi and DCGM name them, see ``nvml.h``."""
 _FLAGS = {"active": 1.0, "1": 1.0, "true": 1.0, "yes": 1.0, "not active": 0.0, "0": 0.0, "false": 0.0, "no": 0.0}
 _TEXT = 400
@@ -179,8 +214,13 @@ class _Table:
         for i, series in header.series.items():
             self._column(i, groups, times, self._values(i, None), partial(self._slot, series))
         if header.metric is not None and header.value is not None:
-            self._column("value", groups, times, self._values(header.value, None),
-                         lambda number: self._place(names[number][-1].strip(), None, names[number]))
+            self._column(
+                "value",
+                groups,
+                times,
+                self._values(header.value, None),
+                lambda number: self._place(names[number][-1].strip(), None, names[number]),
+            )
         bits: dict[str, np.ndarray] = {}
         for i, known in header.metrics.items():
             if known.bit:
@@ -209,8 +249,14 @@ class _Table:
                 seen[cell] = parse_number(cell, bits=bits)
             return np.array([seen[cell] for cell in cells], dtype=np.float64)
 
-    def _column(self, column: object, groups: list[np.ndarray], times: np.ndarray, values: np.ndarray,
-                make: Callable[[int], Slot | None]) -> None:
+    def _column(
+        self,
+        column: object,
+        groups: list[np.ndarray],
+        times: np.ndarray,
+        values: np.ndarray,
+        make: Callable[[int], Slot | None],
+    ) -> None:
         import numpy as np
 
         present = ~np.isnan(values)
@@ -239,8 +285,9 @@ class _Table:
         return self._place(known.field.name, known, names[number])
 
     def _place(self, name: str, known: Name | None, key: tuple[str, ...]) -> Slot | None:
-        labels = {label: cell.strip() for label, cell in zip(self._header.labels.values(), key, strict=False)
-                  if cell.strip()}
+        labels = {
+            label: cell.strip() for label, cell in zip(self._header.labels.values(), key, strict=False) if cell.strip()
+        }
         found = known or self._names.metrics.get(name) or self._names.columns.get(column_key(name))
         return self._builder.place(name, found, entity_of("DCGM_", labels, self._builder.node))
 

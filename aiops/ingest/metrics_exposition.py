@@ -99,7 +99,7 @@ def parse_selector(text: str) -> tuple[str, dict[str, str]]:
     while position < len(body):
         label = _LABEL.match(body, position)
         if label is None:
-            raise ValueError(f"labels are not readable: {body[position:position + 80]}")
+            raise ValueError(f"labels are not readable: {body[position : position + 80]}")
         value = label[2]
         labels[label[1]] = _ESCAPE.sub(_unescape, value) if "\\" in value else value
         position = label.end()
@@ -126,8 +126,8 @@ def _split(line: bytes) -> tuple[bytes, bytes]:
         exemplar = line.rfind(b" # {")
         if 0 <= exemplar < end and line.rfind(b"}", 0, exemplar) > brace:
             end = line.rfind(b"}", 0, exemplar)
-            return line[:end + 1], line[end + 1:exemplar]
-        return line[:end + 1], line[end + 1:]
+            return line[: end + 1], line[end + 1 : exemplar]
+        return line[: end + 1], line[end + 1 :]
     rest = line[space:]
     return line[:space], rest.partition(b" # {")[0]
 

@@ -7,8 +7,11 @@ from collections.abc import Mapping
 
 from aiops.model import SeriesEntity, canonical_pci, is_host_name
 
-_NODE = tuple(prefix + base for base in ("Hostname", "hostname", "node", "nodename", "node_name", "kubernetes_node",
-                                         "host", "instance") for prefix in ("exported_", ""))
+_NODE = tuple(
+    prefix + base
+    for base in ("Hostname", "hostname", "node", "nodename", "node_name", "kubernetes_node", "host", "instance")
+    for prefix in ("exported_", "")
+)
 """Labels that carry a host name, most telling first. dcgm-exporter 4.5.3 renamed ``Hostname`` to ``hostname``."""
 _UUID = ("UUID", "uuid", "gpu_uuid", "GPU_UUID")
 _PCI = ("pci_bus_id", "pci_bus", "pci")

@@ -78,13 +78,13 @@ def _cut(state: _State, data: bytes) -> bytes:
     kept = position = 0
     while (match := _SERIES.search(data, position)) is not None:
         start, body = match.span()
-        matrix = match[2] == b"values" and data[body:body + 1] != b"]"
+        matrix = match[2] == b"values" and data[body : body + 1] != b"]"
         end = data.find(b"]]" if matrix else b"]", body)
         position = body
         if end < 0:
             break
         after = end + (2 if matrix else 1)
-        if data[after:after + 1] != b"}" or data.find(_START, body, end) >= 0:
+        if data[after : after + 1] != b"}" or data.find(_START, body, end) >= 0:
             continue
         if not _take(state, match[1], data[body:end]):
             continue
@@ -147,8 +147,9 @@ def _walk(state: _State, value: Any, line: int | None, depth: int = 0) -> None:
                 state.builder.problem(f"a series is not readable: {str(value['metric'])[:200]}", line)
             return
         if value.get("status") == "error":
-            state.builder.problem(f"Prometheus answered: {value.get('errorType')}: {str(value.get('error'))[:300]}",
-                                  line)
+            state.builder.problem(
+                f"Prometheus answered: {value.get('errorType')}: {str(value.get('error'))[:300]}", line
+            )
         for key in ("warnings", "infos"):
             for text in value.get(key) or ():
                 state.builder.problem(f"Prometheus {key[:-1]}: {str(text)[:300]}", line)
@@ -177,12 +178,15 @@ def _salvage(state: _State, data: bytes, frame: bytes, line: int | None) -> None
     for chunk in damaged:
         match = _SERIES.match(_START + chunk)
         if match is not None:
-            body = chunk[match.end() - len(_START):]
+            body = chunk[match.end() - len(_START) :]
             pairs = _PAIR.findall(body if match[2] == b"values" else b"[" + body)
             if pairs and _take(state, match[1], b",".join(pairs)):
                 kept += len(pairs)
     piece = (_START + damaged[0])[:300] if damaged else frame[-40:]
     offset = data.find(piece)
     place = f"byte {offset}" if offset >= 0 else "its end"
-    state.builder.problem(f"not valid JSON near {place}: {whole} series are whole, {kept} samples of {len(damaged)} "
-                          "damaged ones were kept", line)
+    state.builder.problem(
+        f"not valid JSON near {place}: {whole} series are whole, {kept} samples of {len(damaged)} "
+        "damaged ones were kept",
+        line,
+    )

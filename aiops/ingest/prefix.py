@@ -13,8 +13,12 @@ YEARLESS = 1972
 
 ANSI = re.compile(rb"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]{0,512}(?:\x07|\x1b\\)|[@-_])")
 
-_MONTHS = {name: number for number, name in enumerate(
-    ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"), 1)}
+_MONTHS = {
+    name: number
+    for number, name in enumerate(
+        ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"), 1
+    )
+}
 
 _WRAPPER = re.compile(
     r"""(?:\[default(?P<local>\d{1,5})\]:
@@ -25,20 +29,32 @@ _WRAPPER = re.compile(
       |<(?P<pri>\d{1,3})>(?:1[ ])?
       |(?P<facility>[a-z]{3,8}[ ]*:[a-z]{3,6}[ ]*:[ ])
       |(?P<cri>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{1,9}(?:Z|[+-]\d\d:\d\d))[ ]std(?:out|err)[ ][FP][ ]
-      )""", re.X)
+      )""",
+    re.X,
+)
 
-_ISO = re.compile(r"[\[(]?(\d{4})[-/](\d\d)[-/](\d\d)[T _](\d\d):(\d\d):(\d\d)(?:[.,:](\d{1,9}))?[ ]?(Z|UTC|[+-]\d\d:?\d\d)?[\])]?")
+_ISO = re.compile(
+    r"[\[(]?(\d{4})[-/](\d\d)[-/](\d\d)[T _](\d\d):(\d\d):(\d\d)(?:[.,:](\d{1,9}))?[ ]?(Z|UTC|[+-]\d\d:?\d\d)?[\])]?"
+)
 _SYSLOG = re.compile(r"([A-Z][a-z]{2}) ([ \d]\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))? ")
 _CTIME = re.compile(r"\[?(?:[A-Z][a-z]{2}) ([A-Z][a-z]{2}) ([ \d]\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))? (\d{4})\]?")
 _UPTIME = re.compile(r"\[ *(\d{1,10})\.(\d{1,9})\]")
 _GLOG = re.compile(r"\[?[EWIFD](1[0-2]|0?[1-9])([0-3]\d) (\d\d):(\d\d):(\d\d)\.(\d{1,9})")
 _HOST = re.compile(r" ?([A-Za-z0-9][\w.-]{0,252}) ((?:[\w.@/()-]{1,64})(?:\[\d+\])?):[ ]")
-_RFC5424_HOST = re.compile(r" ([A-Za-z0-9][\w.-]{0,252}) ([\w.-]{1,48}) (?:[\w-]{1,20}) (?:[\w-]{1,32}) (?:-|\[[^\]\n]{0,200}\]) ?")
+_RFC5424_HOST = re.compile(
+    r" ([A-Za-z0-9][\w.-]{0,252}) ([\w.-]{1,48}) (?:[\w-]{1,20}) (?:[\w-]{1,32}) (?:-|\[[^\]\n]{0,200}\]) ?"
+)
 _NCCL = re.compile(r"([A-Za-z][\w.-]{0,252}):(\d+):(\d+) \[(-?\d+)\] ")
-_LEAD = re.compile(r"(?:\[[\w|.:/ -]{1,60}\][ ]?){1,2}|(?:INFO|WARNING|WARN|ERROR|DEBUG)[ :]{1,3}|\([\w-]{1,40} pid=\d+[^)\n]{0,60}\) ")
-_LEVEL = re.compile(r"[ \t]*(?:[|:-][ \t]*)?\[?(?:INFO|WARNING|WARN|ERROR|DEBUG|CRITICAL|FATAL|NOTICE)\]?[ \t]*[|:-]?[ \t]*")
-_RANK = re.compile(r"\[(?:[Rr]ank|RANK)[ :=_]?(\d{1,6})\]|(?:^|[|\s])rank(\d{1,6})(?=[\s|:\]]|$)|\(rank (\d{1,6})\)"
-                   r"|(?:Rank|RANK) (\d{1,6})\]")
+_LEAD = re.compile(
+    r"(?:\[[\w|.:/ -]{1,60}\][ ]?){1,2}|(?:INFO|WARNING|WARN|ERROR|DEBUG)[ :]{1,3}|\([\w-]{1,40} pid=\d+[^)\n]{0,60}\) "
+)
+_LEVEL = re.compile(
+    r"[ \t]*(?:[|:-][ \t]*)?\[?(?:INFO|WARNING|WARN|ERROR|DEBUG|CRITICAL|FATAL|NOTICE)\]?[ \t]*[|:-]?[ \t]*"
+)
+_RANK = re.compile(
+    r"\[(?:[Rr]ank|RANK)[ :=_]?(\d{1,6})\]|(?:^|[|\s])rank(\d{1,6})(?=[\s|:\]]|$)|\(rank (\d{1,6})\)"
+    r"|(?:Rank|RANK) (\d{1,6})\]"
+)
 
 
 @dataclass(slots=True)
@@ -91,7 +107,7 @@ def _zone_ns(zone: str | None) -> int:
 
 def parse_stamp(text: str, at: int, into: Prefix) -> int:
     """Read a time stamp that begins at ``at``; returns the index behind it, or ``at`` if there is none."""
-    head = text[at:at + 1]
+    head = text[at : at + 1]
     if not head:
         return at
     match = _ISO.match(text, at)
@@ -106,7 +122,9 @@ def parse_stamp(text: str, at: int, into: Prefix) -> int:
         return at
     match = _SYSLOG.match(text, at)
     if match and match[1] in _MONTHS:
-        into.ts = to_ns(YEARLESS, _MONTHS[match[1]], int(match[2]), int(match[3]), int(match[4]), int(match[5]), match[6])
+        into.ts = to_ns(
+            YEARLESS, _MONTHS[match[1]], int(match[2]), int(match[3]), int(match[4]), int(match[5]), match[6]
+        )
         into.quality, into.yearless = TimeQuality.PARTIAL, True
         return match.end() - 1
     match = _UPTIME.match(text, at)
@@ -118,7 +136,9 @@ def parse_stamp(text: str, at: int, into: Prefix) -> int:
         return match.end()
     match = _CTIME.match(text, at)
     if match and match[1] in _MONTHS:
-        into.ts = to_ns(int(match[7]), _MONTHS[match[1]], int(match[2]), int(match[3]), int(match[4]), int(match[5]), match[6])
+        into.ts = to_ns(
+            int(match[7]), _MONTHS[match[1]], int(match[2]), int(match[3]), int(match[4]), int(match[5]), match[6]
+        )
         into.quality, into.kernel = TimeQuality.EXACT, head == "["
         return match.end()
     match = _GLOG.match(text, at)
@@ -201,10 +221,41 @@ def _behind_stamp(text: str, at: int, prefix: Prefix) -> int:
     return at
 
 
-_SYSTEM = frozenset({"kernel", "systemd", "kubelet", "containerd", "dockerd", "sshd", "slurmd", "slurmctld", "CRON", "cron",
-                     "chronyd", "systemd-logind", "systemd-resolved", "nvidia-fabricmanager", "nv-fabricmanager", "dcgm-exporter",
-                     "nv-hostengine", "nvidia-persistenced", "rsyslogd", "NetworkManager", "dbus-daemon", "smartd", "ntpd",
-                     "rasdaemon", "mcelog", "multipathd", "automount", "rpc.statd", "munged", "auditd", "audit"})
+_SYSTEM = frozenset(
+    {
+        "kernel",
+        "systemd",
+        "kubelet",
+        "containerd",
+        "dockerd",
+        "sshd",
+        "slurmd",
+        "slurmctld",
+        "CRON",
+        "cron",
+        "chronyd",
+        "systemd-logind",
+        "systemd-resolved",
+        "nvidia-fabricmanager",
+        "nv-fabricmanager",
+        "dcgm-exporter",
+        "nv-hostengine",
+        "nvidia-persistenced",
+        "rsyslogd",
+        "NetworkManager",
+        "dbus-daemon",
+        "smartd",
+        "ntpd",
+        "rasdaemon",
+        "mcelog",
+        "multipathd",
+        "automount",
+        "rpc.statd",
+        "munged",
+        "auditd",
+        "audit",
+    }
+)
 
 
 def _nccl_head(text: str, at: int, prefix: Prefix) -> None:

@@ -32,9 +32,11 @@ from aiops.model.event import NO_TIME, Severity, TimeQuality
 NODE_SIGNAL = "slurm.node"
 LIMIT_SIGNAL = "slurm.limit"
 
-_JSON_HINT = re.compile(rb'"(?:Slurm|slurm)"\s*:\s*\{|"(?:slurm/)?openapi/(?:db)?v0\.|"data_parser/v0\.'
-                        rb'|"(?:accrue_time|allocation_nodes|job_state|burstbuffer_network_address|slurmd_start_time'
-                        rb'|boot_time|derived_exit_code)"\s*:')
+_JSON_HINT = re.compile(
+    rb'"(?:Slurm|slurm)"\s*:\s*\{|"(?:slurm/)?openapi/(?:db)?v0\.|"data_parser/v0\.'
+    rb'|"(?:accrue_time|allocation_nodes|job_state|burstbuffer_network_address|slurmd_start_time'
+    rb'|boot_time|derived_exit_code)"\s*:'
+)
 _JSON_BODY = re.compile(rb'"(?:jobs|nodes|sinfo)"\s*:\s*\[|"meta"\s*:\s*\{')
 _OUT_STATES = re.compile(r"DRAIN|MAINT|REBOOT|RESERVED")
 _MAX_LINES_TO_HEADER = 12
@@ -53,7 +55,7 @@ def sniff_slurm(head: bytes) -> str | None:
     if is_limits(lines):
         return "slurm-limits"
     for index, line in enumerate(lines[:_MAX_LINES_TO_HEADER]):
-        if (record := starts_record(line) or starts_record("".join(lines[index:index + 2]))) is not None:
+        if (record := starts_record(line) or starts_record("".join(lines[index : index + 2]))) is not None:
             return f"slurm-show-{record}"
         if (tool := table_tool(line, lines[index + 1] if index + 1 < len(lines) else "")) is not None:
             return tool
@@ -105,8 +107,13 @@ class _Reader:
                 for row in tables.feed(line, below, number):
                     self._guard(number, lambda row=row: self._row(row))  # type: ignore[misc]
                 for limit in limits.feed(line, number):
-                    self._case.events.append(LIMIT_SIGNAL, source=self._source.index, line=number, fields=limit,
-                                             text=line.strip()[:_TEXT_LIMIT])
+                    self._case.events.append(
+                        LIMIT_SIGNAL,
+                        source=self._source.index,
+                        line=number,
+                        fields=limit,
+                        text=line.strip()[:_TEXT_LIMIT],
+                    )
         self._record(kind, record, begin)
 
     def _row(self, row: Any) -> None:
@@ -149,8 +156,12 @@ class _Reader:
         for key, read in (("nodes", node), ("sinfo", partition_row)):
             for item in _items(whole, key):
                 line = finder.line(b'"name"', str(item.get("name", "")), quoted=True)
-                self._guard(line, lambda item=item, read=read, line=line: self._nodes(  # type: ignore[misc]
-                    _located(read(item), line)))
+                self._guard(
+                    line,
+                    lambda item=item, read=read, line=line: self._nodes(  # type: ignore[misc]
+                        _located(read(item), line)
+                    ),
+                )
 
     def _json_job(self, records: Iterator[JobRecord], job: Mapping[str, Any], finder: _LineFinder) -> None:
         line = finder.line(b'"job_id"', str(job.get("job_id")), quoted=False)
@@ -179,15 +190,33 @@ class _Reader:
     def _nodes(self, records: Iterable[NodeRecord]) -> None:
         for record in records:
             self._known((record.node,))
-            severity = (Severity.ERROR if is_trouble(record.state) else
-                        Severity.WARNING if _OUT_STATES.search(record.state) or record.reason else Severity.INFO)
+            severity = (
+                Severity.ERROR
+                if is_trouble(record.state)
+                else Severity.WARNING
+                if _OUT_STATES.search(record.state) or record.reason
+                else Severity.INFO
+            )
             timed = record.since != NO_TIME
-            fields = {"node": record.node, "state": record.state, "reason": record.reason, "user": record.user,
-                      "since": record.since if timed else None, **record.more}
+            fields = {
+                "node": record.node,
+                "state": record.state,
+                "reason": record.reason,
+                "user": record.user,
+                "since": record.since if timed else None,
+                **record.more,
+            }
             self._case.events.append(
-                NODE_SIGNAL, source=self._source.index, ts=record.since, severity=severity, line=record.line,
-                quality=TimeQuality.PARTIAL if timed else TimeQuality.NONE, node=record.node, fields=fields,
-                text=record.text or f"node {record.node}: {record.state} {record.reason or ''}".strip())
+                NODE_SIGNAL,
+                source=self._source.index,
+                ts=record.since,
+                severity=severity,
+                line=record.line,
+                quality=TimeQuality.PARTIAL if timed else TimeQuality.NONE,
+                node=record.node,
+                fields=fields,
+                text=record.text or f"node {record.node}: {record.state} {record.reason or ''}".strip(),
+            )
 
     def finish(self) -> None:
         """Join what this file says with what others said of the same jobs."""

@@ -62,7 +62,7 @@ def _exit(value: Any) -> tuple[int | None, int | None]:
     status = number(value)
     if status is None or status < 0:
         return None, None
-    return status >> 8, (status & 0x7f) or None
+    return status >> 8, (status & 0x7F) or None
 
 
 def _tres(items: Any, kind: str, name: str | None = None) -> Mapping[str, Any] | None:
@@ -103,15 +103,31 @@ def accounting_job(job: Mapping[str, Any]) -> Iterator[JobRecord]:
     code, signal = _exit(job.get("exit_code"))
     killer = _text(job.get("kill_request_user"))
     yield JobRecord(
-        id=job_id, raw_id=str(raw), tool="sacct", name=_text(job.get("name")), user=_text(job.get("user")),
-        account=_text(job.get("account")), partition=_text(job.get("partition")), qos=_text(job.get("qos")),
-        state=state, flags=flags, reason=_text(_map(job, "state").get("reason")),
-        cancelled_by=killer if state == "CANCELLED" else None, exit_code=code, exit_signal=signal,
-        submitted=epoch_ns(number(whole.get("submission"))), started=epoch_ns(number(whole.get("start"))),
-        ended=epoch_ns(number(whole.get("end"))), elapsed=number(whole.get("elapsed")),
-        limit=_minutes(whole.get("limit")), nodes=_nodes(job.get("nodes")),
-        node_count=number(job.get("allocation_nodes")), gpus=_gpus(job),
-        restarts=number(job.get("restart_cnt")), failed_node=_text(job.get("failed_node")))
+        id=job_id,
+        raw_id=str(raw),
+        tool="sacct",
+        name=_text(job.get("name")),
+        user=_text(job.get("user")),
+        account=_text(job.get("account")),
+        partition=_text(job.get("partition")),
+        qos=_text(job.get("qos")),
+        state=state,
+        flags=flags,
+        reason=_text(_map(job, "state").get("reason")),
+        cancelled_by=killer if state == "CANCELLED" else None,
+        exit_code=code,
+        exit_signal=signal,
+        submitted=epoch_ns(number(whole.get("submission"))),
+        started=epoch_ns(number(whole.get("start"))),
+        ended=epoch_ns(number(whole.get("end"))),
+        elapsed=number(whole.get("elapsed")),
+        limit=_minutes(whole.get("limit")),
+        nodes=_nodes(job.get("nodes")),
+        node_count=number(job.get("allocation_nodes")),
+        gpus=_gpus(job),
+        restarts=number(job.get("restart_cnt")),
+        failed_node=_text(job.get("failed_node")),
+    )
     steps = job.get("steps")
     for step in steps if isinstance(steps, list) else []:
         if isinstance(step, Mapping):
@@ -128,11 +144,21 @@ def _step(step: Mapping[str, Any], job_id: str) -> JobRecord:
     name = _text(name) or "?"
     memory = _tres(_map(step, "tres", "requested").get("max"), "mem") or {}
     return JobRecord(
-        id=job_id, step=name.partition(".")[2] or name, tool="sacct", name=_text(about.get("name")), state=state,
-        flags=flags, exit_code=code, exit_signal=signal, started=epoch_ns(number(times.get("start"))),
-        ended=epoch_ns(number(times.get("end"))), elapsed=number(times.get("elapsed")),
-        nodes=_nodes(step.get("nodes")), max_rss=number(memory.get("count")) or None,
-        max_rss_node=_text(memory.get("node")) if memory.get("count") else None)
+        id=job_id,
+        step=name.partition(".")[2] or name,
+        tool="sacct",
+        name=_text(about.get("name")),
+        state=state,
+        flags=flags,
+        exit_code=code,
+        exit_signal=signal,
+        started=epoch_ns(number(times.get("start"))),
+        ended=epoch_ns(number(times.get("end"))),
+        elapsed=number(times.get("elapsed")),
+        nodes=_nodes(step.get("nodes")),
+        max_rss=number(memory.get("count")) or None,
+        max_rss_node=_text(memory.get("node")) if memory.get("count") else None,
+    )
 
 
 def _minutes(value: Any) -> int | None:
@@ -154,15 +180,30 @@ def queue_job(job: Mapping[str, Any], tool: str = "squeue") -> Iterator[JobRecor
         if (value := _text(job.get(name))) is not None:
             more[key] = value
     yield JobRecord(
-        id=f"{master}_{task}" if master and task is not None else str(raw), raw_id=str(raw), tool=tool,
-        name=_text(job.get("name")), user=_text(job.get("user_name")), account=_text(job.get("account")),
-        partition=_text(job.get("partition")), qos=_text(job.get("qos")), state=state, flags=flags,
-        reason=_text(job.get("state_reason")), exit_code=code, exit_signal=signal,
+        id=f"{master}_{task}" if master and task is not None else str(raw),
+        raw_id=str(raw),
+        tool=tool,
+        name=_text(job.get("name")),
+        user=_text(job.get("user_name")),
+        account=_text(job.get("account")),
+        partition=_text(job.get("partition")),
+        qos=_text(job.get("qos")),
+        state=state,
+        flags=flags,
+        reason=_text(job.get("state_reason")),
+        exit_code=code,
+        exit_signal=signal,
         submitted=epoch_ns(number(job.get("submit_time"))),
         started=NO_TIME if waiting else epoch_ns(number(job.get("start_time"))),
-        ended=epoch_ns(number(job.get("end_time"))), limit=_minutes(job.get("time_limit")),
-        nodes=_nodes(job.get("nodes")), node_count=number(job.get("node_count")), gpus=_gpus(job),
-        restarts=number(job.get("restart_cnt")), failed_node=_text(job.get("failed_node")), more=more)
+        ended=epoch_ns(number(job.get("end_time"))),
+        limit=_minutes(job.get("time_limit")),
+        nodes=_nodes(job.get("nodes")),
+        node_count=number(job.get("node_count")),
+        gpus=_gpus(job),
+        restarts=number(job.get("restart_cnt")),
+        failed_node=_text(job.get("failed_node")),
+        more=more,
+    )
 
 
 def node(item: Mapping[str, Any]) -> Iterator[NodeRecord]:
@@ -176,13 +217,24 @@ def node(item: Mapping[str, Any]) -> Iterator[NodeRecord]:
         for key in ("gres", "gres_used", "gres_drained"):
             if (value := _text(item.get(key))) is not None:
                 more[key] = value
-        yield NodeRecord(name, "+".join(words), _text(item.get("reason")), _text(item.get("reason_set_by_user")),
-                         epoch_ns(number(item.get("reason_changed_at"))), more)
+        yield NodeRecord(
+            name,
+            "+".join(words),
+            _text(item.get("reason")),
+            _text(item.get("reason_set_by_user")),
+            epoch_ns(number(item.get("reason_changed_at"))),
+            more,
+        )
 
 
 def partition_row(item: Mapping[str, Any]) -> Iterator[NodeRecord]:
     """A row of ``sinfo --json`` since 23.02: nodes that share partition and state."""
     reason = _map(item, "reason")
     for name in _nodes(_map(item, "nodes").get("nodes")):
-        yield NodeRecord(name, "+".join(_words(_map(item, "node").get("state"))), _text(reason.get("description")),
-                         _text(reason.get("user")), epoch_ns(number(reason.get("time"))))
+        yield NodeRecord(
+            name,
+            "+".join(_words(_map(item, "node").get("state"))),
+            _text(reason.get("description")),
+            _text(reason.get("user")),
+            epoch_ns(number(reason.get("time"))),
+        )

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 _TITLE = "Current Association Manager state"
-_OWNER = re.compile(r"\s*(?:ClusterName=\S* )?"
-                    r"(?:Account=(?P<account>\S*) UserName=(?P<user>[^\s(]*)|QOS=(?P<qos>[^\s(]+))")
+_OWNER = re.compile(
+    r"\s*(?:ClusterName=\S* )?"
+    r"(?:Account=(?P<account>\S*) UserName=(?P<user>[^\s(]*)|QOS=(?P<qos>[^\s(]+))"
+)
 _LIMIT = re.compile(r"\b(?P<name>Grp\w+|Max\w+)=(?P<value>\S*)")
 _USED = re.compile(r"(?:(?P<tres>[\w/:.-]+)=)?(?P<limit>\d+)\((?P<used>[\d.]+)\)", re.ASCII)
 
@@ -38,5 +40,10 @@ class LimitReader:
             for item in limit["value"].split(","):
                 used = _USED.fullmatch(item)
                 if used is not None and self._owner:
-                    yield {**self._owner, "name": limit["name"], "resource": used["tres"] or limit["name"],
-                           "limit": int(used["limit"]), "used": float(used["used"])}
+                    yield {
+                        **self._owner,
+                        "name": limit["name"],
+                        "resource": used["tres"] or limit["name"],
+                        "limit": int(used["limit"]),
+                        "used": float(used["used"]),
+                    }

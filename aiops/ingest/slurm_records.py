@@ -87,12 +87,23 @@ def join_job(records: Iterable[JobRecord]) -> Job:
     last = runs[-1] if runs else said[-1:]
     best = _word(last)
     job = Job(
-        id=best.id, name=_first(last, "name") or _first(of_job, "name"), scheduler=SCHEDULER,
-        queue=_first(last, "partition") or _first(of_job, "partition"), state=best.state,
-        reason=_first(last, "reason"), exit_code=best.exit_code, exit_signal=best.exit_signal,
-        nodes=_first(last, "nodes") or (), gpus=_first(last, "gpus") or _first(said, "gpus"),
-        submitted=_time(last, "submitted"), started=_time(last, "started"), ended=_time(last, "ended"),
-        source=best.source, line=best.line, text=best.text)
+        id=best.id,
+        name=_first(last, "name") or _first(of_job, "name"),
+        scheduler=SCHEDULER,
+        queue=_first(last, "partition") or _first(of_job, "partition"),
+        state=best.state,
+        reason=_first(last, "reason"),
+        exit_code=best.exit_code,
+        exit_signal=best.exit_signal,
+        nodes=_first(last, "nodes") or (),
+        gpus=_first(last, "gpus") or _first(said, "gpus"),
+        submitted=_time(last, "submitted"),
+        started=_time(last, "started"),
+        ended=_time(last, "ended"),
+        source=best.source,
+        line=best.line,
+        text=best.text,
+    )
     if not is_final(job.state):
         # scontrol shows the time at which the limit would end a running job.
         job.ended = NO_TIME
@@ -115,8 +126,16 @@ _PASSED = ("user", "account", "partition", "qos", "cancelled_by", "failed_node",
 
 def _order(record: JobRecord) -> tuple[Any, ...]:
     rank = _TOOLS.index(record.tool) if record.tool in _TOOLS else len(_TOOLS)
-    return (record.started == NO_TIME, record.started, record.submitted, record.step or "", rank, record.line,
-            record.state or "", record.text)
+    return (
+        record.started == NO_TIME,
+        record.started,
+        record.submitted,
+        record.step or "",
+        rank,
+        record.line,
+        record.state or "",
+        record.text,
+    )
 
 
 def _incarnations(of_job: list[JobRecord]) -> list[list[JobRecord]]:
@@ -159,8 +178,15 @@ def _place(loose: list[JobRecord], ordered: list[list[JobRecord]]) -> None:
 def _word(run: list[JobRecord]) -> JobRecord:
     """The statement that decides on the state of a run: a final one if there is any, of the best tool."""
     final = [record for record in run if is_final(record.state)]
-    return min(final or run, key=lambda record: (_TOOLS.index(record.tool) if record.tool in _TOOLS else 9,
-                                                 record.state == "PENDING", record.line, record.text))
+    return min(
+        final or run,
+        key=lambda record: (
+            _TOOLS.index(record.tool) if record.tool in _TOOLS else 9,
+            record.state == "PENDING",
+            record.line,
+            record.text,
+        ),
+    )
 
 
 def _first(records: Iterable[JobRecord], name: str) -> Any:
@@ -179,15 +205,37 @@ def _time(records: list[JobRecord], name: str) -> int:
 def _step(record: JobRecord, runs: list[list[JobRecord]]) -> dict[str, Any]:
     starts = [_time(run, "started") for run in runs]
     run = max((i for i, start in enumerate(starts) if start != NO_TIME and start <= record.started), default=0)
-    return {"step": record.step, "name": record.name, "state": record.state, "exit_code": record.exit_code,
-            "exit_signal": record.exit_signal, "started": record.started, "ended": record.ended,
-            "nodes": record.nodes, "max_rss": record.max_rss, "max_rss_node": record.max_rss_node, "incarnation": run,
-            "source": record.source, "line": record.line, "text": record.text}
+    return {
+        "step": record.step,
+        "name": record.name,
+        "state": record.state,
+        "exit_code": record.exit_code,
+        "exit_signal": record.exit_signal,
+        "started": record.started,
+        "ended": record.ended,
+        "nodes": record.nodes,
+        "max_rss": record.max_rss,
+        "max_rss_node": record.max_rss_node,
+        "incarnation": run,
+        "source": record.source,
+        "line": record.line,
+        "text": record.text,
+    }
 
 
 def _incarnation(run: list[JobRecord]) -> dict[str, Any]:
     word = _word(run)
-    return {"state": word.state, "reason": _first(run, "reason"), "exit_code": word.exit_code,
-            "exit_signal": word.exit_signal, "cancelled_by": word.cancelled_by, "submitted": _time(run, "submitted"),
-            "started": _time(run, "started"), "ended": _time(run, "ended"), "nodes": _first(run, "nodes") or (),
-            "source": word.source, "line": word.line, "text": word.text}
+    return {
+        "state": word.state,
+        "reason": _first(run, "reason"),
+        "exit_code": word.exit_code,
+        "exit_signal": word.exit_signal,
+        "cancelled_by": word.cancelled_by,
+        "submitted": _time(run, "submitted"),
+        "started": _time(run, "started"),
+        "ended": _time(run, "ended"),
+        "nodes": _first(run, "nodes") or (),
+        "source": word.source,
+        "line": word.line,
+        "text": word.text,
+    }

@@ -8,16 +8,90 @@ from dataclasses import dataclass, field
 
 _RULE = re.compile(r"\s*-+(?: +-+)+\s*")
 _CELL = re.compile(r"\S+")
-_SACCT = frozenset({"jobid", "jobidraw", "jobname", "state", "exitcode", "derivedexitcode", "start", "end", "submit",
-                    "elapsed", "nodelist", "partition", "user", "account", "nnodes", "reason", "maxrss", "alloctres",
-                    "reqtres"})
-_SQUEUE = frozenset({"JOBID", "PARTITION", "NAME", "USER", "ST", "STATE", "TIME", "TIME_LIMIT", "TIME_LEFT", "NODES",
-                     "NODELIST(REASON)", "NODELIST", "REASON", "CPUS", "PRIORITY", "START_TIME", "SUBMIT_TIME",
-                     "SCHEDNODES", "TRES_PER_NODE", "ACCOUNT", "QOS", "MIN_MEMORY", "END_TIME", "DEPENDENCY"})
-_SINFO = frozenset({"PARTITION", "AVAIL", "TIMELIMIT", "NODES", "STATE", "NODELIST", "REASON", "USER", "TIMESTAMP",
-                    "GRES", "GRES_USED", "CPUS", "MEMORY", "HOSTNAMES", "S:C:T", "TMP_DISK", "WEIGHT", "AVAIL_FE",
-                    "AVAIL_FEATURES", "CPUS(A/I/O/T)", "CPU_LOAD", "FREE_MEM", "NODES(A/I)", "NODES(A/I/O/T)",
-                    "GROUPS", "JOB_SIZE", "ROOT", "OVERSUBS", "EXTENDED_STATE"})
+_SACCT = frozenset(
+    {
+        "jobid",
+        "jobidraw",
+        "jobname",
+        "state",
+        "exitcode",
+        "derivedexitcode",
+        "start",
+        "end",
+        "submit",
+        "elapsed",
+        "nodelist",
+        "partition",
+        "user",
+        "account",
+        "nnodes",
+        "reason",
+        "maxrss",
+        "alloctres",
+        "reqtres",
+    }
+)
+_SQUEUE = frozenset(
+    {
+        "JOBID",
+        "PARTITION",
+        "NAME",
+        "USER",
+        "ST",
+        "STATE",
+        "TIME",
+        "TIME_LIMIT",
+        "TIME_LEFT",
+        "NODES",
+        "NODELIST(REASON)",
+        "NODELIST",
+        "REASON",
+        "CPUS",
+        "PRIORITY",
+        "START_TIME",
+        "SUBMIT_TIME",
+        "SCHEDNODES",
+        "TRES_PER_NODE",
+        "ACCOUNT",
+        "QOS",
+        "MIN_MEMORY",
+        "END_TIME",
+        "DEPENDENCY",
+    }
+)
+_SINFO = frozenset(
+    {
+        "PARTITION",
+        "AVAIL",
+        "TIMELIMIT",
+        "NODES",
+        "STATE",
+        "NODELIST",
+        "REASON",
+        "USER",
+        "TIMESTAMP",
+        "GRES",
+        "GRES_USED",
+        "CPUS",
+        "MEMORY",
+        "HOSTNAMES",
+        "S:C:T",
+        "TMP_DISK",
+        "WEIGHT",
+        "AVAIL_FE",
+        "AVAIL_FEATURES",
+        "CPUS(A/I/O/T)",
+        "CPU_LOAD",
+        "FREE_MEM",
+        "NODES(A/I)",
+        "NODES(A/I/O/T)",
+        "GROUPS",
+        "JOB_SIZE",
+        "ROOT",
+        "OVERSUBS",
+        "EXTENDED_STATE",
+    }
+)
 # Columns whose cells may hold blanks, most likely first.
 _ROOMY = ("REASON", "NAME", "jobname")
 
@@ -97,8 +171,11 @@ def _tool(lower: list[str], names: list[str]) -> str | None:
         given = set(names)
         if "JOBID" in given and len(given & _SQUEUE) >= 3:
             return "squeue"
-        if len(given & _SINFO) == len(given) >= 2 and ("NODELIST" in given or "HOSTNAMES" in given) and (
-                "STATE" in given or "REASON" in given):
+        if (
+            len(given & _SINFO) == len(given) >= 2
+            and ("NODELIST" in given or "HOSTNAMES" in given)
+            and ("STATE" in given or "REASON" in given)
+        ):
             return "sinfo"
     return None
 
@@ -112,9 +189,11 @@ def _cells(line: str, table: _Table) -> dict[str, str]:
 
 def _by_rule(line: str, table: _Table) -> dict[str, str]:
     last = len(table.slices) - 1
-    if not any(line[start - 1:start].strip() for start, _ in table.slices[1:]):
-        return {name: line[start:None if i == last else end].strip()
-                for i, (name, (start, end)) in enumerate(zip(table.columns, table.slices, strict=True))}
+    if not any(line[start - 1 : start].strip() for start, _ in table.slices[1:]):
+        return {
+            name: line[start : None if i == last else end].strip()
+            for i, (name, (start, end)) in enumerate(zip(table.columns, table.slices, strict=True))
+        }
     # A row that was shifted by hand: each word goes to the column that it covers most.
     cells = dict.fromkeys(table.columns, "")
     for word in _CELL.finditer(line):
@@ -130,7 +209,7 @@ def _by_blanks(line: str, table: _Table) -> dict[str, str]:
     tail: list[str] = []
     if columns[-1] == "nodelist(reason)" and (match := re.search(r"\s(\([^()]*(?:\([^()]*\)[^()]*)*\))\s*$", line)):
         # A reason may hold blanks: (ReqNodeNotAvail, UnavailableNodes:n[1-2]).
-        tail, line = [match[1]], line[:match.start()]
+        tail, line = [match[1]], line[: match.start()]
     words = line.split()
     missing = len(columns) - len(tail)
     if len(words) < missing:
@@ -139,5 +218,5 @@ def _by_blanks(line: str, table: _Table) -> dict[str, str]:
     spare = len(words) - missing
     if spare:
         roomy = next((columns.index(name.lower()) for name in _ROOMY if name.lower() in columns[:missing]), missing - 1)
-        words[roomy:roomy + spare + 1] = [" ".join(words[roomy:roomy + spare + 1])]
+        words[roomy : roomy + spare + 1] = [" ".join(words[roomy : roomy + spare + 1])]
     return dict(zip(columns, words + tail, strict=True))

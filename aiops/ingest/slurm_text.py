@@ -28,13 +28,38 @@ _PAIR = re.compile(r"(?:^|\s)([A-Z][\w/:]*)=")
 _REASON = re.compile(r"(.*?)\s*\[([^@\[\]]+)@([^\]]+)\]\s*", re.DOTALL)
 _STEP = re.compile(r"([^.]+)\.(.+)")
 # Free text: holds whatever a user wrote, so nothing behind it on its line is trusted.
-_FREE = frozenset({"JobName", "Comment", "AdminComment", "SystemComment", "Command", "WorkDir", "Reason", "OS", "Extra",
-                   "Features", "StdErr", "StdOut", "StdIn", "SubmitLine"})
+_FREE = frozenset(
+    {
+        "JobName",
+        "Comment",
+        "AdminComment",
+        "SystemComment",
+        "Command",
+        "WorkDir",
+        "Reason",
+        "OS",
+        "Extra",
+        "Features",
+        "StdErr",
+        "StdOut",
+        "StdIn",
+        "SubmitLine",
+    }
+)
 _TEXT_LIMIT = 400
 
-NODE_FLAGS = {"*": "NOT_RESPONDING", "$": "MAINTENANCE", "@": "REBOOT_REQUESTED", "^": "REBOOT_ISSUED",
-              "~": "POWERED_DOWN", "#": "POWERING_UP", "%": "POWERING_DOWN", "!": "POWER_DOWN", "-": "PLANNED",
-              "+": "COMPLETING"}
+NODE_FLAGS = {
+    "*": "NOT_RESPONDING",
+    "$": "MAINTENANCE",
+    "@": "REBOOT_REQUESTED",
+    "^": "REBOOT_ISSUED",
+    "~": "POWERED_DOWN",
+    "#": "POWERING_UP",
+    "%": "POWERING_DOWN",
+    "!": "POWER_DOWN",
+    "-": "PLANNED",
+    "+": "COMPLETING",
+}
 
 
 def starts_record(line: str) -> str | None:
@@ -66,12 +91,22 @@ def pairs(lines: list[str]) -> dict[str, str]:
 
 
 # What scontrol prints after a free text on the same line, by the order of its output.
-_FOLLOWERS = {"JobName": ("UserId",), "Reason": ("Dependency", "Comment", "JobId", "FailedNode", "Extra"),
-              "Comment": ("StdErr", "AdminComment", "SystemComment", "Extra"), "Command": ("WorkDir",),
-              "WorkDir": ("Comment", "AdminComment", "SystemComment", "StdErr"), "OS": ("RealMemory",),
-              "AdminComment": ("SystemComment", "StdErr", "Comment"), "SystemComment": ("StdErr", "Comment"),
-              "StdErr": ("StdIn",), "StdIn": ("StdOut",), "StdOut": ("Power", "TresPerNode", "MailUser", "TresPerTask"),
-              "Features": ("DelayBoot",), "Extra": ("Reason", "Comment", "InstanceId"), "SubmitLine": ()}
+_FOLLOWERS = {
+    "JobName": ("UserId",),
+    "Reason": ("Dependency", "Comment", "JobId", "FailedNode", "Extra"),
+    "Comment": ("StdErr", "AdminComment", "SystemComment", "Extra"),
+    "Command": ("WorkDir",),
+    "WorkDir": ("Comment", "AdminComment", "SystemComment", "StdErr"),
+    "OS": ("RealMemory",),
+    "AdminComment": ("SystemComment", "StdErr", "Comment"),
+    "SystemComment": ("StdErr", "Comment"),
+    "StdErr": ("StdIn",),
+    "StdIn": ("StdOut",),
+    "StdOut": ("Power", "TresPerNode", "MailUser", "TresPerTask"),
+    "Features": ("DelayBoot",),
+    "Extra": ("Reason", "Comment", "InstanceId"),
+    "SubmitLine": (),
+}
 
 
 def _next_key(marks: list[tuple[str, int]], at: int, one_line: bool) -> int:
@@ -93,33 +128,59 @@ def job_from_pairs(given: Mapping[str, str], line: int, text: str) -> JobRecord:
         if (value := present(given.get(name, ""))) is not None:
             more[key] = value
     return JobRecord(
-        id=f"{array}_{task}" if array and task and task.isdecimal() else raw, raw_id=raw, tool="scontrol",
-        name=present(given.get("JobName", "")), user=(present(given.get("UserId", "")) or "").split("(")[0] or None,
-        account=present(given.get("Account", "")), partition=present(given.get("Partition", "")),
-        qos=present(given.get("QOS", "")), state=job_state(given.get("JobState", "")),
-        reason=present(given.get("Reason", "")), exit_code=code, exit_signal=signal,
-        submitted=time_ns(given.get("SubmitTime", "")), started=time_ns(given.get("StartTime", "")),
-        ended=time_ns(given.get("EndTime", "")), elapsed=span_seconds(given.get("RunTime", "")),
-        limit=span_seconds(given.get("TimeLimit", "")), nodes=node_names(given.get("NodeList", "")),
-        node_count=_count(given.get("NumNodes", "").split("-")[0]), gpus=gpus,
-        restarts=_count(given.get("Restarts", "")), failed_node=present(given.get("FailedNode", "")), more=more,
-        line=line, text=text)
+        id=f"{array}_{task}" if array and task and task.isdecimal() else raw,
+        raw_id=raw,
+        tool="scontrol",
+        name=present(given.get("JobName", "")),
+        user=(present(given.get("UserId", "")) or "").split("(")[0] or None,
+        account=present(given.get("Account", "")),
+        partition=present(given.get("Partition", "")),
+        qos=present(given.get("QOS", "")),
+        state=job_state(given.get("JobState", "")),
+        reason=present(given.get("Reason", "")),
+        exit_code=code,
+        exit_signal=signal,
+        submitted=time_ns(given.get("SubmitTime", "")),
+        started=time_ns(given.get("StartTime", "")),
+        ended=time_ns(given.get("EndTime", "")),
+        elapsed=span_seconds(given.get("RunTime", "")),
+        limit=span_seconds(given.get("TimeLimit", "")),
+        nodes=node_names(given.get("NodeList", "")),
+        node_count=_count(given.get("NumNodes", "").split("-")[0]),
+        gpus=gpus,
+        restarts=_count(given.get("Restarts", "")),
+        failed_node=present(given.get("FailedNode", "")),
+        more=more,
+        line=line,
+        text=text,
+    )
 
 
 def nodes_from_pairs(given: Mapping[str, str], line: int, text: str) -> Iterator[NodeRecord]:
     match = _REASON.fullmatch(given.get("Reason", ""))
     reason = present(match[1]) if match else present(given.get("Reason", ""))
     more: dict[str, Any] = {}
-    for name, key in (("BootTime", "boot_time"), ("SlurmdStartTime", "slurmd_start_time"),
-                      ("LastBusyTime", "last_busy")):
+    for name, key in (
+        ("BootTime", "boot_time"),
+        ("SlurmdStartTime", "slurmd_start_time"),
+        ("LastBusyTime", "last_busy"),
+    ):
         if (ts := time_ns(given.get(name, ""))) != NO_TIME:
             more[key] = ts
     for name, key in (("Gres", "gres"), ("GresUsed", "gres_used"), ("GresDrain", "gres_drained")):
         if (value := present(given.get(name, ""))) is not None:
             more[key] = value
     for node in node_names(given["NodeName"]):
-        yield NodeRecord(node, given.get("State", "").upper(), reason, user=match[2] if match else None,
-                         since=time_ns(match[3]) if match else NO_TIME, more=dict(more), line=line, text=text)
+        yield NodeRecord(
+            node,
+            given.get("State", "").upper(),
+            reason,
+            user=match[2] if match else None,
+            since=time_ns(match[3]) if match else NO_TIME,
+            more=dict(more),
+            line=line,
+            text=text,
+        )
 
 
 def job_from_row(row: Row) -> JobRecord | None:
@@ -144,18 +205,35 @@ def job_from_row(row: Row) -> JobRecord | None:
     if (depends := present(cells.get("dependency", ""))) is not None:
         more["dependency"] = depends
     return JobRecord(
-        id=match[1] if match else shown.rstrip("+"), step=_step_name(match[2]) if match else None, raw_id=raw,
-        tool=row.tool, name=present(cells.get("jobname") or cells.get("name") or ""),
-        user=present(cells.get("user", "")), account=present(cells.get("account", "")),
-        partition=present(cells.get("partition", "")), qos=present(cells.get("qos", "")),
-        state=job_state(state_text), cancelled_by=cancelled_by(state_text), reason=reason, exit_code=code,
-        exit_signal=signal, submitted=time_ns(cells.get("submit") or cells.get("submit_time") or ""),
-        started=_started(row), ended=time_ns(cells.get("end", "")),
+        id=match[1] if match else shown.rstrip("+"),
+        step=_step_name(match[2]) if match else None,
+        raw_id=raw,
+        tool=row.tool,
+        name=present(cells.get("jobname") or cells.get("name") or ""),
+        user=present(cells.get("user", "")),
+        account=present(cells.get("account", "")),
+        partition=present(cells.get("partition", "")),
+        qos=present(cells.get("qos", "")),
+        state=job_state(state_text),
+        cancelled_by=cancelled_by(state_text),
+        reason=reason,
+        exit_code=code,
+        exit_signal=signal,
+        submitted=time_ns(cells.get("submit") or cells.get("submit_time") or ""),
+        started=_started(row),
+        ended=time_ns(cells.get("end", "")),
         elapsed=span_seconds(cells.get("elapsed") or (cells.get("time", "") if row.tool == "squeue" else "")),
         limit=span_seconds(cells.get("timelimit") or cells.get("time_limit") or ""),
-        nodes=node_names(nodes_text), node_count=_count(cells.get("nnodes") or cells.get("nodes") or ""), gpus=gpus,
-        max_rss=size_bytes(rss), max_rss_node=present(cells.get("maxrssnode", "")),
-        failed_node=present(cells.get("failednode", "")), more=more, line=row.line, text=row.text[:_TEXT_LIMIT])
+        nodes=node_names(nodes_text),
+        node_count=_count(cells.get("nnodes") or cells.get("nodes") or ""),
+        gpus=gpus,
+        max_rss=size_bytes(rss),
+        max_rss_node=present(cells.get("maxrssnode", "")),
+        failed_node=present(cells.get("failednode", "")),
+        more=more,
+        line=row.line,
+        text=row.text[:_TEXT_LIMIT],
+    )
 
 
 def _started(row: Row) -> int:
@@ -186,8 +264,15 @@ def nodes_from_row(row: Row) -> Iterator[NodeRecord]:
     cells = row.cells
     reason = present(cells.get("reason", ""))
     for node in node_names(cells.get("nodelist") or cells.get("hostnames") or ""):
-        yield NodeRecord(node, node_state(cells.get("state", "")), reason, user=present(cells.get("user", "")),
-                         since=time_ns(cells.get("timestamp", "")), line=row.line, text=row.text[:_TEXT_LIMIT])
+        yield NodeRecord(
+            node,
+            node_state(cells.get("state", "")),
+            reason,
+            user=present(cells.get("user", "")),
+            since=time_ns(cells.get("timestamp", "")),
+            line=row.line,
+            text=row.text[:_TEXT_LIMIT],
+        )
 
 
 def node_state(text: str) -> str:
@@ -197,14 +282,35 @@ def node_state(text: str) -> str:
     while word and word[-1] in NODE_FLAGS:
         flags.append(NODE_FLAGS[word[-1]])
         word = word[:-1]
-    return "+".join([{"ALLOC": "ALLOCATED", "MIX": "MIXED", "DRNG": "DRAINING", "COMP": "COMPLETING",
-                      "MAINT": "MAINTENANCE", "RESV": "RESERVED", "UNK": "UNKNOWN", "FAILG": "FAILING",
-                      "INVAL": "INVALID_REG"}.get(word.upper(), word.upper()), *reversed(flags)]).strip("+")
+    return "+".join(
+        [
+            {
+                "ALLOC": "ALLOCATED",
+                "MIX": "MIXED",
+                "DRNG": "DRAINING",
+                "COMP": "COMPLETING",
+                "MAINT": "MAINTENANCE",
+                "RESV": "RESERVED",
+                "UNK": "UNKNOWN",
+                "FAILG": "FAILING",
+                "INVAL": "INVALID_REG",
+            }.get(word.upper(), word.upper()),
+            *reversed(flags),
+        ]
+    ).strip("+")
 
 
 def _count(text: str) -> int | None:
     return int(text) if text.isdecimal() and len(text) < 10 else None
 
 
-__all__ = ["HostlistError", "job_from_pairs", "job_from_row", "node_state", "nodes_from_pairs", "nodes_from_row",
-           "pairs", "starts_record"]
+__all__ = [
+    "HostlistError",
+    "job_from_pairs",
+    "job_from_row",
+    "node_state",
+    "nodes_from_pairs",
+    "nodes_from_row",
+    "pairs",
+    "starts_record",
+]

@@ -17,16 +17,22 @@ _KERNEL_LINE = re.compile(
     rb"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]+ [\w.@/-]+(?:\[\d+\])?: "
     rb"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.,\d]*(?:Z|[+-]\d\d:?\d\d) [\w.-]+ [\w.@/-]+(?:\[\d+\])?: "
     rb"|\[ *\d{1,10}\.\d{6}\] "
-    rb"|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\] )", re.M)
+    rb"|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\] )",
+    re.M,
+)
 _SCHEDULER_LINE = re.compile(
     rb"^\[?\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?\]? (?:\[\d[\d.]*(?:batch|extern)?\] )?(?:error: |debug\d?: +|info: |verbose: )?"
     rb"(?:sched|_slurm_rpc|slurm|_job_complete|drain_nodes|Node |Nodes |update_node|agent/|requeue|Requeuing|Killing JobId|job_time_limit"
-    rb"|Time limit|backfill|_start_job|cleanup|slurmd|launch task|Launching|Warning: |node_did_resp|JobId=|Batch|preempted|_update_job|job_|proc)",
-    re.M)
+    rb""
+    rb"|Time limit|backfill|_start_job|cleanup|slurmd|launch task|Launching|Warning: |node_did_resp|JobId="
+    rb"|Batch|preempted|_update_job|job_|proc)",
+    re.M,
+)
 _TRAINING = re.compile(
     rb"Traceback \(most recent call last\)|NCCL (?:INFO|WARN|version)|torch[./]|ProcessGroup|\[rank\d+\]|\brank ?\d|[Ll]oss\b|"
     rb"\b[Ee]poch\b|\bstep\b|iteration|srun: |slurmstepd|mpirun|torchrun|deepspeed|accelerate|\bINFO\b|\bWARNING\b|\bERROR\b|"
-    rb"CUDA|checkpoint|pyxis|transformers|lightning|jax")
+    rb"CUDA|checkpoint|pyxis|transformers|lightning|jax"
+)
 
 
 def is_binary(head: bytes) -> bool:

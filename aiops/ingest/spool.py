@@ -21,8 +21,17 @@ from aiops.ingest.gzipped import GzipStream
 from aiops.model.case import Problem
 
 _CHUNK = 1 << 20
-_BROKEN: tuple[type[BaseException], ...] = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, tarfile.TarError, ValueError,
-                                           NotImplementedError, RuntimeError)
+_BROKEN: tuple[type[BaseException], ...] = (
+    OSError,
+    EOFError,
+    zlib.error,
+    lzma.LZMAError,
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    ValueError,
+    NotImplementedError,
+    RuntimeError,
+)
 
 
 class Budget:
@@ -107,7 +116,7 @@ class Spool:
                     self._problem(name, f"not read: {error.strerror}")
             if len(found) > self._budget.limits.max_files:
                 self.skipped += len(found) - self._budget.limits.max_files
-                del found[self._budget.limits.max_files:]
+                del found[self._budget.limits.max_files :]
                 self._problem(str(root.name), f"more than {self._budget.limits.max_files} files: the rest was not read")
                 break
         yield from sorted(found)
@@ -221,16 +230,22 @@ class Spool:
                 try:
                     chunk = stream.read(_CHUNK)
                 except _archive_errors() as error:
-                    self._problem(name, f"truncated or damaged after {written} unpacked bytes ({_reason(error)}); "
-                                        "the part before was read")
+                    self._problem(
+                        name,
+                        f"truncated or damaged after {written} unpacked bytes ({_reason(error)}); "
+                        "the part before was read",
+                    )
                     return False
                 if not chunk:
                     return True
                 written += len(chunk)
                 self._budget.left -= len(chunk)
                 if self._budget.left < 0 or (written > limits.ratio_floor and written > packed * limits.max_ratio):
-                    self._problem(name, f"unpacks to more than is allowed (stopped after {written} bytes, "
-                                        f"{written // max(1, packed)} times its size); the part before was read")
+                    self._problem(
+                        name,
+                        f"unpacks to more than is allowed (stopped after {written} bytes, "
+                        f"{written // max(1, packed)} times its size); the part before was read",
+                    )
                     return False
                 out.write(chunk)
 
@@ -304,6 +319,8 @@ def _open_compressed(path: Path, kind: str) -> Iterator[Any]:
     else:
         import zstandard
 
-        with open(path, "rb") as raw, zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(
-                raw, read_across_frames=True) as stream:
+        with (
+            open(path, "rb") as raw,
+            zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(raw, read_across_frames=True) as stream,
+        ):
             yield stream

@@ -69,8 +69,24 @@ _KEPT = 200_000
 class EventTable:
     """Append-only columns. Strings are interned, so equal ones cost one reference."""
 
-    __slots__ = ("_by_signal", "_count", "_events", "_fields", "_line", "_node", "_offset", "_quality", "_quoted", "_rank", "_severity",
-                 "_signal", "_source", "_text", "_ts", "totals")
+    __slots__ = (
+        "_by_signal",
+        "_count",
+        "_events",
+        "_fields",
+        "_line",
+        "_node",
+        "_offset",
+        "_quality",
+        "_quoted",
+        "_rank",
+        "_severity",
+        "_signal",
+        "_source",
+        "_text",
+        "_ts",
+        "totals",
+    )
 
     def __init__(self) -> None:
         self._ts = array("q")
@@ -94,10 +110,23 @@ class EventTable:
     def __len__(self) -> int:
         return len(self._ts)
 
-    def append(self, signal: str, *, source: int, ts: int = NO_TIME, quality: TimeQuality = TimeQuality.NONE,
-               severity: Severity = Severity.INFO, offset: int = 0, line: int = 0, node: str | None = None,
-               rank: int | None = None, count: int = 1, fields: Mapping[str, Any] | None = None, text: str = "",
-               quoted: bool = False) -> int:
+    def append(
+        self,
+        signal: str,
+        *,
+        source: int,
+        ts: int = NO_TIME,
+        quality: TimeQuality = TimeQuality.NONE,
+        severity: Severity = Severity.INFO,
+        offset: int = 0,
+        line: int = 0,
+        node: str | None = None,
+        rank: int | None = None,
+        count: int = 1,
+        fields: Mapping[str, Any] | None = None,
+        text: str = "",
+        quoted: bool = False,
+    ) -> int:
         """Add one event and return its index."""
         self._ts.append(ts)
         self._quality.append(quality)
@@ -120,11 +149,22 @@ class EventTable:
         event = self._events.get(index)
         if event is None:
             rank = self._rank[index]
-            event = Event(index=index, ts=self._ts[index], quality=_QUALITIES[self._quality[index]],
-                          signal=self._signal[index], severity=_SEVERITIES[self._severity[index]],
-                          source=self._source[index], offset=self._offset[index], line=self._line[index],
-                          node=self._node[index], rank=None if rank < 0 else rank, count=self._count[index],
-                          fields=self._fields[index], text=self._text[index], quoted=bool(self._quoted[index]))
+            event = Event(
+                index=index,
+                ts=self._ts[index],
+                quality=_QUALITIES[self._quality[index]],
+                signal=self._signal[index],
+                severity=_SEVERITIES[self._severity[index]],
+                source=self._source[index],
+                offset=self._offset[index],
+                line=self._line[index],
+                node=self._node[index],
+                rank=None if rank < 0 else rank,
+                count=self._count[index],
+                fields=self._fields[index],
+                text=self._text[index],
+                quoted=bool(self._quoted[index]),
+            )
             if len(self._events) < _KEPT:
                 self._events[index] = event
         return event

@@ -14,8 +14,21 @@ from pydantic import BaseModel, ConfigDict, Field
 SCHEMA_ID = "aiops.report/v1"
 
 Verdict = Literal["incident", "no_incident", "inconclusive"]
-CulpritKind = Literal["gpu", "node", "link", "switch", "rank", "user_code", "config", "data", "storage", "network",
-                      "scheduler", "facility", "unknown"]
+CulpritKind = Literal[
+    "gpu",
+    "node",
+    "link",
+    "switch",
+    "rank",
+    "user_code",
+    "config",
+    "data",
+    "storage",
+    "network",
+    "scheduler",
+    "facility",
+    "unknown",
+]
 RequeueVerdict = Literal["same_nodes", "exclude_nodes", "fix_first", "not_needed"]
 CheckpointRule = Literal["C0", "C1", "C2", "C3", "C4", "C5"]
 TimelineRole = Literal["cause", "effect", "context"]
@@ -50,8 +63,16 @@ class ActionName(StrEnum):
     NONE = "none"
 
 
-DISRUPTIVE = frozenset({ActionName.DRAIN_NODE, ActionName.CORDON_NODE, ActionName.RESET_GPU, ActionName.REBOOT_NODE,
-                        ActionName.RMA, ActionName.SWAP_NODE})
+DISRUPTIVE = frozenset(
+    {
+        ActionName.DRAIN_NODE,
+        ActionName.CORDON_NODE,
+        ActionName.RESET_GPU,
+        ActionName.REBOOT_NODE,
+        ActionName.RMA,
+        ActionName.SWAP_NODE,
+    }
+)
 """Actions that take capacity or hardware away from somebody."""
 
 

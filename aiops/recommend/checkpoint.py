@@ -42,12 +42,18 @@ def choose_checkpoint(case: Case, incident: IncidentDraft) -> Choice:
         choice = _before_anomaly(incident, saved, rule)
     elif rule == "C4" and _is_suspect(incident, newest):
         older = [point for point in saved if point.name != newest.name]
-        choice = Choice(rule, older[-1] if older else None,
-                        f"{newest.name} cannot be trusted: it was being written or does not read back.", refused=newest)
+        choice = Choice(
+            rule,
+            older[-1] if older else None,
+            f"{newest.name} cannot be trusted: it was being written or does not read back.",
+            refused=newest,
+        )
     elif rule == "C4":
         choice = Choice(rule, newest, f"{newest.name} was reported complete; check its size and checksum before use.")
     elif rule == "C2":
-        choice = Choice(rule, newest, "Save first if the job still runs; otherwise this is the newest complete checkpoint.")
+        choice = Choice(
+            rule, newest, "Save first if the job still runs; otherwise this is the newest complete checkpoint."
+        )
     else:
         choice = Choice(rule, newest, "The newest checkpoint that was reported complete.")
     _lost(incident, choice)
@@ -59,19 +65,29 @@ def _before_anomaly(incident: IncidentDraft, saved: list[Checkpoint], rule: str)
     began = incident.best.began
     steps = [step for f in incident.best.causes if isinstance(step := f.fields.get("step"), int)]
     first_bad = min(steps) if steps else None
-    good = [p for p in saved if (p.step is not None and first_bad is not None and p.step < first_bad)
-            or ((p.step is None or first_bad is None) and p.saved_at != NO_TIME and began != NO_TIME and p.saved_at < began)]
+    good = [
+        p
+        for p in saved
+        if (p.step is not None and first_bad is not None and p.step < first_bad)
+        or ((p.step is None or first_bad is None) and p.saved_at != NO_TIME and began != NO_TIME and p.saved_at < began)
+    ]
     newest = saved[-1]
     since = f"step {first_bad}" if first_bad is not None else "the first bad value"
     if not good and first_bad is None and began == NO_TIME:
-        return Choice(rule, newest, "The time of the first bad value is not known: check this checkpoint for non-finite values.")
+        return Choice(
+            rule, newest, "The time of the first bad value is not known: check this checkpoint for non-finite values."
+        )
     if not good:
         return Choice(rule, None, f"Every checkpoint in the evidence was saved after {since}.", refused=newest)
     chosen = good[-1]
     if chosen is newest:
         return Choice(rule, chosen, f"It was saved before {since}.")
-    return Choice(rule, chosen, f"Newest checkpoint saved before {since}; {newest.name} was saved after it and may hold bad state.",
-                  refused=newest)
+    return Choice(
+        rule,
+        chosen,
+        f"Newest checkpoint saved before {since}; {newest.name} was saved after it and may hold bad state.",
+        refused=newest,
+    )
 
 
 WRITING_S = 900
@@ -85,8 +101,12 @@ def _is_suspect(incident: IncidentDraft, newest: Checkpoint) -> bool:
     named = any(base and base in ref.text for f in incident.best.causes for ref in f.evidence)
     began = incident.best.began
     progress = next((f for f in incident.findings if f.sign == "train.progress"), None)
-    writing = (newest.saved_at != NO_TIME and began != NO_TIME and 0 <= began - newest.saved_at <= WRITING_S * NS
-               and (progress is None or progress.last <= newest.saved_at))
+    writing = (
+        newest.saved_at != NO_TIME
+        and began != NO_TIME
+        and 0 <= began - newest.saved_at <= WRITING_S * NS
+        and (progress is None or progress.last <= newest.saved_at)
+    )
     return unfinished or named or writing
 
 

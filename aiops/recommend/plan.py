@@ -15,8 +15,19 @@ from aiops.recommend.render import kubernetes, names, slurm
 from aiops.recommend.target import Target
 
 _RENDER = {"slurm": slurm.commands, "kubernetes": kubernetes.commands}
-_ABOUT_JOB = frozenset({"requeue", "requeue_excluding_node", "hold_job", "notify_owner", "wait", "release_gang", "adjust_quota",
-                        "restore_checkpoint", "restore_earlier_checkpoint"})
+_ABOUT_JOB = frozenset(
+    {
+        "requeue",
+        "requeue_excluding_node",
+        "hold_job",
+        "notify_owner",
+        "wait",
+        "release_gang",
+        "adjust_quota",
+        "restore_checkpoint",
+        "restore_earlier_checkpoint",
+    }
+)
 
 
 @dataclass(slots=True)
@@ -88,7 +99,11 @@ def _without_repeats(actions: list[PlannedAction]) -> list[PlannedAction]:
 
 def _nodes_to_leave(incident: IncidentDraft) -> list[str]:
     kinds = ("gpu", "node", "link", "switch")
-    nodes = [s.node for s in incident.suspects if s.node and (s.kind in kinds or incident.best.failure.requeue == "exclude_nodes")]
+    nodes = [
+        s.node
+        for s in incident.suspects
+        if s.node and (s.kind in kinds or incident.best.failure.requeue == "exclude_nodes")
+    ]
     return list(dict.fromkeys(n for n in nodes if names.host(n)))
 
 
@@ -110,12 +125,20 @@ def _facts(incident: IncidentDraft, choice: Choice, nodes: list[str]) -> dict[st
     suspect = incident.best.suspect
     head = incident.best.causes[0]
     earlier = choice.checkpoint is not None and choice.rule in ("C1", "C5", "C4")
-    return {"node": suspect.node, "gpu": suspect.pci or suspect.gpu, "job": incident.scope.job, "no_job": incident.scope.job is None,
-            "checkpoint": choice.checkpoint.name if choice.checkpoint else None,
-            "earlier_checkpoint": earlier, "no_earlier_checkpoint": not earlier,
-            "name": suspect.name or head.name or "the storage named in the evidence", "pci": names.pci(suspect.pci) or (str(suspect.gpu) if suspect.gpu is not None else "<GPU index>"),
-            "where": _where(incident), "fix": _fix(incident),
-            "missing": "; ".join(incident.best.failure.decides) or "logs of the ranks and nodes around the end of the job"}
+    return {
+        "node": suspect.node,
+        "gpu": suspect.pci or suspect.gpu,
+        "job": incident.scope.job,
+        "no_job": incident.scope.job is None,
+        "checkpoint": choice.checkpoint.name if choice.checkpoint else None,
+        "earlier_checkpoint": earlier,
+        "no_earlier_checkpoint": not earlier,
+        "name": suspect.name or head.name or "the storage named in the evidence",
+        "pci": names.pci(suspect.pci) or (str(suspect.gpu) if suspect.gpu is not None else "<GPU index>"),
+        "where": _where(incident),
+        "fix": _fix(incident),
+        "missing": "; ".join(incident.best.failure.decides) or "logs of the ranks and nodes around the end of the job",
+    }
 
 
 def _where(incident: IncidentDraft) -> str:
@@ -141,24 +164,48 @@ def _fill(text: str, facts: dict[str, object]) -> str:
     return _SLOT.sub(lambda match: str(facts.get(match[1]) or f"<{match[1]}>"), text)
 
 
-def _action(case: Case, incident: IncidentDraft, step: Step, node: str | None, nodes: list[str], choice: Choice,
-            facts: dict[str, object]) -> PlannedAction:
+def _action(
+    case: Case,
+    incident: IncidentDraft,
+    step: Step,
+    node: str | None,
+    nodes: list[str],
+    choice: Choice,
+    facts: dict[str, object],
+) -> PlannedAction:
     scope, suspect = incident.scope, incident.best.suspect
     action = ActionName(step.action)
     about_job = step.action in _ABOUT_JOB
-    target = Target(node=None if about_job else node, gpu=None if about_job else suspect.gpu, pci=suspect.pci,
-                    job=scope.job if about_job or action not in DISRUPTIVE else None, name=scope.name, kind=scope.kind,
-                    namespace=scope.namespace, exclude=nodes, incident="inc1", code=incident.best.failure.id)
+    target = Target(
+        node=None if about_job else node,
+        gpu=None if about_job else suspect.gpu,
+        pci=suspect.pci,
+        job=scope.job if about_job or action not in DISRUPTIVE else None,
+        name=scope.name,
+        kind=scope.kind,
+        namespace=scope.namespace,
+        exclude=nodes,
+        incident="inc1",
+        code=incident.best.failure.id,
+    )
     if action in DISRUPTIVE:
         facts = {**facts, "node": node}
-    planned = PlannedAction(action, target, _fill(step.why, facts), risk=step.risk, approval=step.approval,
-                            checks=[_fill(check, facts) for check in step.check])
+    planned = PlannedAction(
+        action,
+        target,
+        _fill(step.why, facts),
+        risk=step.risk,
+        approval=step.approval,
+        checks=[_fill(check, facts) for check in step.check],
+    )
     scheduler = _owner(case, scope.scheduler, node if action in DISRUPTIVE else None)
     if scheduler:
         planned.commands, planned.undo = _RENDER[scheduler](step.action, target)
         planned.scheduler = scheduler if planned.commands else None
     elif action in DISRUPTIVE or step.action.startswith(("requeue", "hold")):
-        planned.blocked_by.append("the evidence does not show which scheduler owns the target, so no command is offered")
+        planned.blocked_by.append(
+            "the evidence does not show which scheduler owns the target, so no command is offered"
+        )
     if action in DISRUPTIVE and node:
         on_node = [p for p in case.topology.ranks.values() if p.node == node]
         planned.gpus_hit = len(on_node) or None

@@ -22,10 +22,14 @@ _MOST_TIMELINE = 40
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
-def build_report(case: Case, findings: list[Finding], incidents: list[IncidentDraft], plans: list[Plan], settings: Settings) -> r.Report:
+def build_report(
+    case: Case, findings: list[Finding], incidents: list[IncidentDraft], plans: list[Plan], settings: Settings
+) -> r.Report:
     """The report of a case. ``plans`` belongs to ``incidents`` one by one."""
-    built = [_incident(case, number, draft, plan, settings) for number, (draft, plan) in
-             enumerate(zip(incidents, plans, strict=True), 1)]
+    built = [
+        _incident(case, number, draft, plan, settings)
+        for number, (draft, plan) in enumerate(zip(incidents, plans, strict=True), 1)
+    ]
     if not built:
         verdict: r.Verdict = "no_incident"
     else:
@@ -57,8 +61,19 @@ class _EvidenceBook:
         self._ids[key] = number
         before, after = self._around(ref)
         locator = f"line {ref.line}" if ref.line else f"offset {ref.offset}" if ref.offset else "sample"
-        self.items.append(r.Evidence(id=number, source=ref.source, locator=locator, ts=iso(ref.ts), text=_clean(ref.text),
-                                     line=ref.line or None, offset=ref.offset, before=before, after=after))
+        self.items.append(
+            r.Evidence(
+                id=number,
+                source=ref.source,
+                locator=locator,
+                ts=iso(ref.ts),
+                text=_clean(ref.text),
+                line=ref.line or None,
+                offset=ref.offset,
+                before=before,
+                after=after,
+            )
+        )
         return number
 
     def _around(self, ref: EvidenceRef) -> tuple[list[str], list[str]]:
@@ -68,11 +83,11 @@ class _EvidenceBook:
         window = 4096
         begin = max(0, ref.offset - window)
         data = self._case.read(source.index, begin, ref.offset - begin + 2 * window)
-        head, tail = data[: ref.offset - begin], data[ref.offset - begin:]
+        head, tail = data[: ref.offset - begin], data[ref.offset - begin :]
         above = head.split(b"\n")[:-1][-_CONTEXT_LINES:]
         if begin and len(above) < _CONTEXT_LINES:
             above = above[1:]
-        below = tail.split(b"\n")[1:_CONTEXT_LINES + 1]
+        below = tail.split(b"\n")[1 : _CONTEXT_LINES + 1]
         return [_line(b) for b in above if b.strip()], [_line(b) for b in below if b.strip()]
 
 
@@ -94,12 +109,22 @@ def _incident(case: Case, number: int, draft: IncidentDraft, plan: Plan, setting
     failure = best.failure
     title = f"{failure.title}: {describe_suspect(best.suspect)}"
     incident = r.Incident(
-        id=_fingerprint(draft, number), title=title, failure_class=failure.id, confidence=best.confidence, hardware=failure.hardware,
-        culprit=_culprit(best.suspect), culprits=[_culprit(s) for s in draft.suspects],
+        id=_fingerprint(draft, number),
+        title=title,
+        failure_class=failure.id,
+        confidence=best.confidence,
+        hardware=failure.hardware,
+        culprit=_culprit(best.suspect),
+        culprits=[_culprit(s) for s in draft.suspects],
         hypotheses=[_hypothesis(h) for h in _distinct(draft.hypotheses)],
         requeue=r.Requeue(verdict=plan.requeue, exclude=plan.exclude, why=plan.requeue_why),
-        checkpoint=_checkpoint(plan), actions=[_action(a, cause_ids) for a in plan.actions],
-        impact=_impact(case, draft, plan, settings), timeline=timeline, findings=items, evidence=book.items)
+        checkpoint=_checkpoint(plan),
+        actions=[_action(a, cause_ids) for a in plan.actions],
+        impact=_impact(case, draft, plan, settings),
+        timeline=timeline,
+        findings=items,
+        evidence=book.items,
+    )
     incident.narrative = r.Narrative(text=narrative(incident, draft), by="rules")
     return incident
 
@@ -126,29 +151,61 @@ def _shown_findings(draft: IncidentDraft) -> list[Finding]:
     best = draft.best
     used = {f.id for h in draft.hypotheses for f in (*h.causes, *h.explained)}
     context = ("train.progress", "ckpt.", "job.", "sched.", "metric.", "slurm.")
-    shown = [f for f in draft.findings if f.id in used or f.role == Role.ROOT or f.sign.startswith(context)
-             or (f.role == Role.ECHO) or f.severity >= Severity.WARNING]
+    shown = [
+        f
+        for f in draft.findings
+        if f.id in used
+        or f.role == Role.ROOT
+        or f.sign.startswith(context)
+        or (f.role == Role.ECHO)
+        or f.severity >= Severity.WARNING
+    ]
     first = {f.id: i for i, f in enumerate(best.causes)}
     return sorted(shown, key=lambda f: (first.get(f.id, 99), int(f.id[1:])))[:60]
 
 
 def _culprit(suspect: Suspect) -> r.Culprit:
-    return r.Culprit(kind=suspect.kind, node=suspect.node, gpu=suspect.gpu, gpu_uuid=suspect.uuid, pci=suspect.pci, rank=suspect.rank,
-                     job=suspect.job, name=suspect.name)
+    return r.Culprit(
+        kind=suspect.kind,
+        node=suspect.node,
+        gpu=suspect.gpu,
+        gpu_uuid=suspect.uuid,
+        pci=suspect.pci,
+        rank=suspect.rank,
+        job=suspect.job,
+        name=suspect.name,
+    )
 
 
 def _hypothesis(h: Hypothesis) -> r.Hypothesis:
     return r.Hypothesis(
-        failure_class=h.failure.id, confidence=h.confidence, culprit=_culprit(h.suspect),
-        explains=[f.id for f in (*h.causes, *h.explained)][:40], against=h.against, would_decide=list(h.failure.decides),
+        failure_class=h.failure.id,
+        confidence=h.confidence,
+        culprit=_culprit(h.suspect),
+        explains=[f.id for f in (*h.causes, *h.explained)][:40],
+        against=h.against,
+        would_decide=list(h.failure.decides),
         score=round(h.score, 3),
-        terms=[r.ScoreTerm(term=t.name, value=round(t.value, 3), why=_clean(t.why), findings=list(t.findings)) for t in h.terms])
+        terms=[
+            r.ScoreTerm(term=t.name, value=round(t.value, 3), why=_clean(t.why), findings=list(t.findings))
+            for t in h.terms
+        ],
+    )
 
 
 def _finding_item(finding: Finding, book: _EvidenceBook) -> r.FindingItem:
-    return r.FindingItem(id=finding.id, sign=finding.sign, text=_clean(finding.text), role=finding.role.value,
-                         severity=finding.severity.name.lower(), entity=entity_of(finding), first=iso(finding.first),
-                         last=iso(finding.last), count=finding.count, evidence=book.cite(finding.evidence))
+    return r.FindingItem(
+        id=finding.id,
+        sign=finding.sign,
+        text=_clean(finding.text),
+        role=finding.role.value,
+        severity=finding.severity.name.lower(),
+        entity=entity_of(finding),
+        first=iso(finding.first),
+        last=iso(finding.last),
+        count=finding.count,
+        evidence=book.cite(finding.evidence),
+    )
 
 
 def entity_of(finding: Finding) -> str:
@@ -178,9 +235,21 @@ def _timeline(draft: IncidentDraft, shown: list[Finding], book: _EvidenceBook) -
         if finding.inexact and began != NO_TIME and finding.id in causes | effects:
             when = max(when, began)  # its own time is not known, only that of a line above it
         early = when != NO_TIME and began != NO_TIME and when < began
-        role: r.TimelineRole = "cause" if finding.id in causes else "effect" if finding.id in effects and not early else "context"
-        entries.append((when, r.TimelineEntry(ts=iso(when), entity=entity_of(finding), text=_clean(finding.text),
-                                              evidence=book.cite(finding.evidence[:2]), role=role)))
+        role: r.TimelineRole = (
+            "cause" if finding.id in causes else "effect" if finding.id in effects and not early else "context"
+        )
+        entries.append(
+            (
+                when,
+                r.TimelineEntry(
+                    ts=iso(when),
+                    entity=entity_of(finding),
+                    text=_clean(finding.text),
+                    evidence=book.cite(finding.evidence[:2]),
+                    role=role,
+                ),
+            )
+        )
     entries.sort(key=lambda pair: (pair[0] == NO_TIME, pair[0]))
     return [entry for _, entry in entries[:_MOST_TIMELINE]]
 
@@ -188,20 +257,36 @@ def _timeline(draft: IncidentDraft, shown: list[Finding], book: _EvidenceBook) -
 def _checkpoint(plan: Plan) -> r.CheckpointChoice:
     choice = plan.checkpoint
     point = choice.checkpoint
-    return r.CheckpointChoice(rule=choice.rule, restore=point.name if point else None, step=point.step if point else None,
-                              saved_at=iso(point.saved_at) if point else None,
-                              age_s=round(choice.age_s, 1) if choice.age_s is not None else None, lost_steps=choice.lost_steps,
-                              why=choice.why)
+    return r.CheckpointChoice(
+        rule=choice.rule,
+        restore=point.name if point else None,
+        step=point.step if point else None,
+        saved_at=iso(point.saved_at) if point else None,
+        age_s=round(choice.age_s, 1) if choice.age_s is not None else None,
+        lost_steps=choice.lost_steps,
+        why=choice.why,
+    )
 
 
 def _action(action: PlannedAction, evidence: list[str]) -> r.Action:
     target = action.target
-    return r.Action(action=action.action,
-                    target=r.ActionTarget(node=target.node, gpu=target.gpu, job=target.job),
-                    scheduler=action.scheduler, commands=[*action.commands, *action.checks], undo=action.undo, why=_clean(action.why),
-                    evidence=evidence[:4], risk=action.risk, requires_approval=action.approval, blocked_by=action.blocked_by,
-                    blast_radius=r.BlastRadius(nodes=1 if action.target.node and action.action in r.DISRUPTIVE else None,
-                                               gpus=action.gpus_hit, jobs=action.jobs_hit))
+    return r.Action(
+        action=action.action,
+        target=r.ActionTarget(node=target.node, gpu=target.gpu, job=target.job),
+        scheduler=action.scheduler,
+        commands=[*action.commands, *action.checks],
+        undo=action.undo,
+        why=_clean(action.why),
+        evidence=evidence[:4],
+        risk=action.risk,
+        requires_approval=action.approval,
+        blocked_by=action.blocked_by,
+        blast_radius=r.BlastRadius(
+            nodes=1 if action.target.node and action.action in r.DISRUPTIVE else None,
+            gpus=action.gpus_hit,
+            jobs=action.jobs_hit,
+        ),
+    )
 
 
 def _impact(case: Case, draft: IncidentDraft, plan: Plan, settings: Settings) -> r.Impact:
@@ -215,5 +300,9 @@ def _impact(case: Case, draft: IncidentDraft, plan: Plan, settings: Settings) ->
     rollback = plan.checkpoint.age_s
     if gpus and (stalled is not None or rollback is not None):
         lost = round(gpus * ((stalled or 0.0) + (rollback or 0.0)) / 3600.0, 2)
-    cost = round(lost * settings.gpu_hour_price, 2) if lost is not None and settings.gpu_hour_price is not None else None
-    return r.Impact(gpus=gpus, gpu_hours_lost=lost, cost=cost, started=iso(started), detected=iso(detected), ended=iso(ended))
+    cost = (
+        round(lost * settings.gpu_hour_price, 2) if lost is not None and settings.gpu_hour_price is not None else None
+    )
+    return r.Impact(
+        gpus=gpus, gpu_hours_lost=lost, cost=cost, started=iso(started), detected=iso(detected), ended=iso(ended)
+    )

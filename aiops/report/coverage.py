@@ -17,17 +17,38 @@ def build_coverage(case: Case, findings: list[Finding], incidents: list[Incident
     lasts = [s.last_ts for s in sources if s.last_ts > 0]
     coverage = case.coverage
     return r.CoverageReport(
-        sources=[r.SourceItem(name=s.name, kind=s.kind, format=s.format, node=s.node, rank=s.rank, bytes=s.size, lines=s.lines,
-                              first=iso(s.first_ts), last=iso(s.last_ts)) for s in sources[:2000]],
+        sources=[
+            r.SourceItem(
+                name=s.name,
+                kind=s.kind,
+                format=s.format,
+                node=s.node,
+                rank=s.rank,
+                bytes=s.size,
+                lines=s.lines,
+                first=iso(s.first_ts),
+                last=iso(s.last_ts),
+            )
+            for s in sources[:2000]
+        ],
         kinds=dict(sorted(coverage.sources.items())),
-        problems=[r.ProblemItem(source=p.source, reason=p.reason, line=p.line)
-                  for p in sorted(coverage.problems, key=lambda p: (p.source, p.reason))[:500]],
-        missing=_missing(case, incidents), nodes=sorted(case.topology.nodes)[:1000], world_size=case.topology.world_size,
+        problems=[
+            r.ProblemItem(source=p.source, reason=p.reason, line=p.line)
+            for p in sorted(coverage.problems, key=lambda p: (p.source, p.reason))[:500]
+        ],
+        missing=_missing(case, incidents),
+        nodes=sorted(case.topology.nodes)[:1000],
+        world_size=case.topology.world_size,
         ranks_seen=len(coverage.ranks_with_log) or None,
-        jobs=[r.JobItem(id=j.id, name=j.name, scheduler=j.scheduler, state=j.state, nodes=list(j.nodes)[:64], gpus=j.gpus)
-              for j in sorted(case.jobs, key=lambda j: (j.id, j.started if j.started != NO_TIME else 0))[:200]],
-        first=iso(min(firsts)) if firsts else None, last=iso(max(lasts)) if lasts else None, notes=list(case.notes),
-        series=_curves(case, incidents))
+        jobs=[
+            r.JobItem(id=j.id, name=j.name, scheduler=j.scheduler, state=j.state, nodes=list(j.nodes)[:64], gpus=j.gpus)
+            for j in sorted(case.jobs, key=lambda j: (j.id, j.started if j.started != NO_TIME else 0))[:200]
+        ],
+        first=iso(min(firsts)) if firsts else None,
+        last=iso(max(lasts)) if lasts else None,
+        notes=list(case.notes),
+        series=_curves(case, incidents),
+    )
 
 
 def _missing(case: Case, incidents: list[IncidentDraft]) -> list[str]:

@@ -12,8 +12,16 @@ from aiops.model.series import SeriesBlock, SeriesEntity
 if TYPE_CHECKING:
     import numpy as np
 
-_FIELDS = ("DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL",
-           "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_XID_ERRORS")
+_FIELDS = (
+    "DCGM_FI_DEV_GPU_TEMP",
+    "DCGM_FI_DEV_SM_CLOCK",
+    "DCGM_FI_DEV_POWER_USAGE",
+    "DCGM_FI_DEV_GPU_UTIL",
+    "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL",
+    "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL",
+    "DCGM_FI_DEV_FB_USED",
+    "DCGM_FI_DEV_XID_ERRORS",
+)
 POINTS = 120
 
 
@@ -65,12 +73,14 @@ def _name(entity: SeriesEntity) -> str:
     return f"{entity.node or '?'} GPU {entity.gpu if entity.gpu is not None else entity.pci or entity.uuid}"
 
 
-def _curve(block: SeriesBlock, field: str, unit: str, entity: str, role: str, values: np.ndarray, step: int) -> dict[str, object]:
+def _curve(
+    block: SeriesBlock, field: str, unit: str, entity: str, role: str, values: np.ndarray, step: int
+) -> dict[str, object]:
     import numpy as np
 
     points: list[list[object]] = []
     for i in range(0, len(block.times), step):
-        chunk = values[i:i + step]
+        chunk = values[i : i + step]
         finite = chunk[np.isfinite(chunk)]
         moment = datetime.fromtimestamp(int(block.times[i]) / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         points.append([moment, round(float(finite.max()), 3) if len(finite) else None])

@@ -37,13 +37,31 @@ def plain_lines(text: str) -> list[str]:
 
 def shorten(text: str, length: int) -> str:
     """At most ``length`` characters, with an ellipsis in place of the rest. Never for commands."""
-    return text if len(text) <= length else text[:max(length - 1, 0)] + "…"
+    return text if len(text) <= length else text[: max(length - 1, 0)] + "…"
 
 
 # --- terminal ---------------------------------------------------------------------------------------------------------
 
-_ASCII = str.maketrans({"·": "-", "…": "...", "–": "-", "—": "-", "’": "'", "‘": "'", "“": '"', "”": '"', "→": "->",
-                        "×": "x", "°": "deg ", "≥": ">=", "≤": "<=", "µ": "u", "−": "-", "\xa0": " "})
+_ASCII = str.maketrans(
+    {
+        "·": "-",
+        "…": "...",
+        "–": "-",
+        "—": "-",
+        "’": "'",
+        "‘": "'",
+        "“": '"',
+        "”": '"',
+        "→": "->",
+        "×": "x",
+        "°": "deg ",
+        "≥": ">=",
+        "≤": "<=",
+        "µ": "u",
+        "−": "-",
+        "\xa0": " ",
+    }
+)
 
 
 def terminal(text: str, *, unicode: bool = True) -> str:
@@ -124,7 +142,8 @@ def markdown(text: str) -> str:
     """
     line = "".join(
         space + (markdown_code(word) if code or _LIVE.search(word) else _MD_PUNCTUATION.sub(r"\\\g<0>", word))
-        for space, word, code in _words(text))
+        for space, word, code in _words(text)
+    )
     return _MD_LEADING.sub(lambda m: f"{m[1]}\\{m[2]}" if m[1] else f"\\{m[3]}", line)
 
 
@@ -205,5 +224,5 @@ def _cut_escaped(text: str, limit: int) -> str:
         return escaped
     kept = text[:limit]
     while kept and len(_slack_entities(kept)) > limit - 1:
-        kept = kept[:-max(1, (len(_slack_entities(kept)) - limit) // 5)]
+        kept = kept[: -max(1, (len(_slack_entities(kept)) - limit) // 5)]
     return _slack_entities(kept) + "…"

@@ -21,22 +21,32 @@ MAX_SOURCES = 500
 def render(report: Report) -> str:
     """The page, UTF-8 text. Its content policy allows this style, this script, and nothing else."""
     style, script = _template("page.css"), _template("page.js")
-    policy = (f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
-              "base-uri 'none'; form-action 'none'")
+    policy = (
+        f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
     top = lead(report)
-    head = tag("head", _lines(
-        tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=policy),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="color-scheme", content="light dark"),
-        tag("meta", name="generator", content="aiops"),
-        tag("title", f"{top.verdict}: {top.what}"),
-        tag("style", Html(style))))
-    body = tag("body", _lines(
-        tag("main", _lines(*_articles(report), _coverage(report.coverage)), id="main"),
-        tag("footer", "Times are UTC. Written by aiops from the evidence above; read a command before you run it."),
-        tag("button", "light / dark", type="button", id="theme", aria_label="Switch between light and dark"),
-        tag("script", Html(script))))
+    head = tag(
+        "head",
+        _lines(
+            tag("meta", charset="utf-8"),
+            tag("meta", http_equiv="Content-Security-Policy", content=policy),
+            tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+            tag("meta", name="color-scheme", content="light dark"),
+            tag("meta", name="generator", content="aiops"),
+            tag("title", f"{top.verdict}: {top.what}"),
+            tag("style", Html(style)),
+        ),
+    )
+    body = tag(
+        "body",
+        _lines(
+            tag("main", _lines(*_articles(report), _coverage(report.coverage)), id="main"),
+            tag("footer", "Times are UTC. Written by aiops from the evidence above; read a command before you run it."),
+            tag("button", "light / dark", type="button", id="theme", aria_label="Switch between light and dark"),
+            tag("script", Html(script)),
+        ),
+    )
     return f"<!doctype html>\n{tag('html', _lines(head, body), lang='en')}\n"
 
 
@@ -56,10 +66,15 @@ def _lines(*children: Child) -> Html:
 def _articles(report: Report) -> list[Html]:
     if report.verdict == "no_incident" or not report.incidents:
         return [tag("article", _lead(report, None, 0), aria_label="Verdict")]
-    return [tag("article", _lines(_lead(report, incident, position), *sections(
-                report, incident, Anchors(incident, position))),
-                id=f"i{position}", aria_label=f"Incident {position} of {len(report.incidents)}")
-            for position, incident in enumerate(report.incidents, 1)]
+    return [
+        tag(
+            "article",
+            _lines(_lead(report, incident, position), *sections(report, incident, Anchors(incident, position))),
+            id=f"i{position}",
+            aria_label=f"Incident {position} of {len(report.incidents)}",
+        )
+        for position, incident in enumerate(report.incidents, 1)
+    ]
 
 
 def _lead(report: Report, incident: Incident | None, position: int) -> Html:
@@ -73,12 +88,17 @@ def _lead(report: Report, incident: Incident | None, position: int) -> Html:
         "header",
         tag("p", top.verdict + which, tag("span", top.sure) if top.sure else None, class_="verdict"),
         tag("h1" if position <= 1 else "h2", top.what, class_="what"),
-        tag("dl",
-            tag("dt", "Who"), tag("dd", top.who),
-            tag("dt", "Next"), tag("dd", words.sentence(top.next), command_block(top.commands))),
+        tag(
+            "dl",
+            tag("dt", "Who"),
+            tag("dd", top.who),
+            tag("dt", "Next"),
+            tag("dd", words.sentence(top.next), command_block(top.commands)),
+        ),
         tag("p", tag("a", trouble, href="#read"), class_="caution", role="status") if trouble else None,
         tag("p", "Also: ", join(*others, by=" · "), class_="others") if others and position == 1 else None,
-        class_=f"lead tone-{report.verdict}")
+        class_=f"lead tone-{report.verdict}",
+    )
 
 
 # --- what was read ----------------------------------------------------------------------------------------------------
@@ -96,35 +116,67 @@ def _coverage(read: CoverageReport) -> Html:
         facts.append(("", f"and {words.count(len(read.problems) - 50, 'more problem')}"))
     facts += [("Note", note) for note in read.notes[:50]]
     rows = [tag("tr", tag("th", label, scope="row", class_="keep"), tag("td", value)) for label, value in facts]
-    return tag("section", _lines(
-        tag("h2", "What was read", id="read-title"),
-        tag("div", tag("table", tag("tbody", *rows), class_="read"), class_="scroll"),
-        _sources(read.sources)), id="read", aria_labelledby="read-title")
+    return tag(
+        "section",
+        _lines(
+            tag("h2", "What was read", id="read-title"),
+            tag("div", tag("table", tag("tbody", *rows), class_="read"), class_="scroll"),
+            _sources(read.sources),
+        ),
+        id="read",
+        aria_labelledby="read-title",
+    )
 
 
 def _job(job: JobItem) -> str:
-    parts = [job.id, job.name or "", job.scheduler or "", job.state or "",
-             words.count(len(job.nodes), "node") if job.nodes else "",
-             words.count(job.gpus, "GPU") if job.gpus is not None else ""]
+    parts = [
+        job.id,
+        job.name or "",
+        job.scheduler or "",
+        job.state or "",
+        words.count(len(job.nodes), "node") if job.nodes else "",
+        words.count(job.gpus, "GPU") if job.gpus is not None else "",
+    ]
     return " · ".join(part for part in parts if part)
 
 
 def _sources(sources: list[SourceItem]) -> Html | None:
     if not sources:
         return None
-    head = tag("tr", *(tag("th", name, scope="col", class_=css) for name, css in (
-        ("Source", None), ("Kind", None), ("Of", None), ("Lines", "num"), ("Size", "num"), ("From", None),
-        ("To", None))))
+    head = tag(
+        "tr",
+        *(
+            tag("th", name, scope="col", class_=css)
+            for name, css in (
+                ("Source", None),
+                ("Kind", None),
+                ("Of", None),
+                ("Lines", "num"),
+                ("Size", "num"),
+                ("From", None),
+                ("To", None),
+            )
+        ),
+    )
     day = words.main_day([source.last for source in sources])
-    rows = [tag("tr", tag("td", source.name, class_="mono"),
-                tag("td", " ".join(filter(None, (source.kind, source.format)))),
-                tag("td", " ".join(filter(None, (source.node,
-                                                 None if source.rank is None else f"rank {source.rank}")))),
-                tag("td", f"{source.lines:,}", class_="num"), tag("td", words.size(source.bytes), class_="num"),
-                tag("td", words.clock(source.first, day) if source.first else "", class_="keep"),
-                tag("td", words.clock(source.last, day) if source.last else "", class_="keep"))
-            for source in sources[:MAX_SOURCES]]
+    rows = [
+        tag(
+            "tr",
+            tag("td", source.name, class_="mono"),
+            tag("td", " ".join(filter(None, (source.kind, source.format)))),
+            tag("td", " ".join(filter(None, (source.node, None if source.rank is None else f"rank {source.rank}")))),
+            tag("td", f"{source.lines:,}", class_="num"),
+            tag("td", words.size(source.bytes), class_="num"),
+            tag("td", words.clock(source.first, day) if source.first else "", class_="keep"),
+            tag("td", words.clock(source.last, day) if source.last else "", class_="keep"),
+        )
+        for source in sources[:MAX_SOURCES]
+    ]
     rest = len(sources) - MAX_SOURCES
     more = tag("p", f"and {words.count(rest, 'more source')}") if rest > 0 else None
-    return tag("details", tag("summary", words.count(len(sources), "source")), tag(
-        "div", tag("table", tag("thead", head), tag("tbody", *rows)), more, class_="scroll"), class_="more sources")
+    return tag(
+        "details",
+        tag("summary", words.count(len(sources), "source")),
+        tag("div", tag("table", tag("thead", head), tag("tbody", *rows)), more, class_="scroll"),
+        class_="more sources",
+    )

@@ -40,8 +40,14 @@ def curves(series: Sequence[dict[str, Any]], incident: Incident) -> Html | None:
         curve = _curve(item)
         if curve is not None:
             fields.setdefault((str(item.get("field") or ""), str(item.get("unit") or "")), []).append(curve)
-    cause = next((at.timestamp() for entry in reversed(incident.timeline)
-                  if entry.role == "cause" and (at := words.moment(entry.ts))), None)
+    cause = next(
+        (
+            at.timestamp()
+            for entry in reversed(incident.timeline)
+            if entry.role == "cause" and (at := words.moment(entry.ts))
+        ),
+        None,
+    )
     charts = [_chart(field, unit, group, cause) for (field, unit), group in list(fields.items())[:MAX_CHARTS]]
     return tag("div", *charts, class_="curves") if charts else None
 
@@ -102,9 +108,12 @@ def _chart(field: str, unit: str, group: Sequence[Curve], cause: float | None) -
     parts.append(tag("text", _hour(start), x=LEFT, y=HEIGHT - 6))
     parts.append(tag("text", _hour(end), x=WIDTH - RIGHT, y=HEIGHT - 6, text_anchor="end"))
     described = "; ".join(_described(curve) for curve in group)
-    return tag("figure", tag("figcaption", tag("code", field), f" {unit}" if unit else None),
-               tag("svg", *parts, viewBox=f"0 0 {WIDTH:.0f} {HEIGHT:.0f}", role="img",
-                   aria_label=f"{field}: {described}"), _legend(group))
+    return tag(
+        "figure",
+        tag("figcaption", tag("code", field), f" {unit}" if unit else None),
+        tag("svg", *parts, viewBox=f"0 0 {WIDTH:.0f} {HEIGHT:.0f}", role="img", aria_label=f"{field}: {described}"),
+        _legend(group),
+    )
 
 
 def _line(curve: Curve, x: Any, y: Any) -> list[Html]:
@@ -131,18 +140,30 @@ def _silence(group: Sequence[Curve], end: float, x: Any) -> Html | None:
     if last is None or not any((curve.last or last) > last for curve in group):
         return None
     left, right = x(last), x(end)
-    label = tag("text", "no samples", x=round((left + right) / 2, 1), y=TOP + 12, text_anchor="middle") if (
-        right - left > 62) else None
-    return tag("g", tag("rect", x=round(left, 1), y=TOP, width=round(right - left, 1), height=HEIGHT - TOP - BOTTOM,
-                        class_="silent"), label)
+    label = (
+        tag("text", "no samples", x=round((left + right) / 2, 1), y=TOP + 12, text_anchor="middle")
+        if (right - left > 62)
+        else None
+    )
+    return tag(
+        "g",
+        tag(
+            "rect", x=round(left, 1), y=TOP, width=round(right - left, 1), height=HEIGHT - TOP - BOTTOM, class_="silent"
+        ),
+        label,
+    )
 
 
 def _legend(group: Sequence[Curve]) -> Html:
     shown = sorted(group, key=lambda c: -ROLES.index(c.role))
-    items = [tag("span", tag("svg", tag("path", d="M0 5H20", class_=f"curve-{curve.role}"), width=20, height=10,
-                             aria_hidden="true"),
-                 shorten(curve.entity, 40))
-             for curve in shown[:4]]
+    items = [
+        tag(
+            "span",
+            tag("svg", tag("path", d="M0 5H20", class_=f"curve-{curve.role}"), width=20, height=10, aria_hidden="true"),
+            shorten(curve.entity, 40),
+        )
+        for curve in shown[:4]
+    ]
     if len(shown) > 4:
         items.append(tag("span", f"and {len(shown) - 4} more"))
     return tag("p", *items, class_="legend")
@@ -150,8 +171,10 @@ def _legend(group: Sequence[Curve]) -> Html:
 
 def _described(curve: Curve) -> str:
     known = [value for _, value in curve.points if not math.isnan(value)]
-    return (f"{curve.entity} ({curve.role.replace('_', ' ')}) between {words.number(min(known))} and "
-            f"{words.number(max(known))}")
+    return (
+        f"{curve.entity} ({curve.role.replace('_', ' ')}) between {words.number(min(known))} and "
+        f"{words.number(max(known))}"
+    )
 
 
 def _hour(at: float) -> str:

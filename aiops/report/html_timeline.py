@@ -38,8 +38,9 @@ class Mark:
     x: float
 
 
-def timeline(incident: Incident, prefix: str, links: Callable[[Sequence[str]], Html | None],
-             story: Cascade | None) -> Html | None:
+def timeline(
+    incident: Incident, prefix: str, links: Callable[[Sequence[str]], Html | None], story: Cascade | None
+) -> Html | None:
     """The section, or ``None`` if the incident has no timeline. Marks link to entries ``{prefix}t{number}``."""
     entries = incident.timeline
     if not entries:
@@ -48,14 +49,29 @@ def timeline(incident: Incident, prefix: str, links: Callable[[Sequence[str]], H
     lags = {step.index: step.delay_s for step in [*story.causes, *story.effects]} if story else {}
     rows = [_row(n, entry, day, lags.get(n), prefix, links) for n, entry in enumerate(entries)]
     late = rows[MAX_OPEN:]
-    more = tag("details", tag("summary", f"{len(late):,} later entries"), tag("ol", *late, class_="entries"),
-               class_="more") if late else None
-    legend = tag("p", *(tag("span", glyph(role), name) for role, name in _LEGEND),
-                 tag("span", "Long waits are drawn shorter; their length is written below."), class_="legend")
+    more = (
+        tag(
+            "details", tag("summary", f"{len(late):,} later entries"), tag("ol", *late, class_="entries"), class_="more"
+        )
+        if late
+        else None
+    )
+    legend = tag(
+        "p",
+        *(tag("span", glyph(role), name) for role, name in _LEGEND),
+        tag("span", "Long waits are drawn shorter; their length is written below."),
+        class_="legend",
+    )
     drawing = lanes(entries, prefix, day)
-    return tag("section", tag("h2", "Timeline", tag("small", f"UTC{', ' + day if day else ''}")),
-               drawing, legend if drawing else None, tag("ol", *rows[:MAX_OPEN], class_="entries"), more,
-               aria_label="Timeline")
+    return tag(
+        "section",
+        tag("h2", "Timeline", tag("small", f"UTC{', ' + day if day else ''}")),
+        drawing,
+        legend if drawing else None,
+        tag("ol", *rows[:MAX_OPEN], class_="entries"),
+        more,
+        aria_label="Timeline",
+    )
 
 
 def glyph(role: str, number: int | None = None) -> Html:
@@ -71,21 +87,43 @@ def _numbered(role: str, number: int, x: float, y: float, r: float) -> list[Html
 def _shape(role: str, x: float, y: float, r: float) -> Html:
     if role == "cause":
         r *= 1.25
-        return tag("path", d=f"M{x:.1f} {y - r:.1f}L{x + r:.1f} {y:.1f}L{x:.1f} {y + r:.1f}L{x - r:.1f} {y:.1f}Z",
-                   class_="mark mark-cause")
+        return tag(
+            "path",
+            d=f"M{x:.1f} {y - r:.1f}L{x + r:.1f} {y:.1f}L{x:.1f} {y + r:.1f}L{x - r:.1f} {y:.1f}Z",
+            class_="mark mark-cause",
+        )
     if role == "effect":
         return tag("circle", cx=round(x, 1), cy=round(y, 1), r=r, class_="mark mark-effect")
-    return tag("rect", x=round(x - r * .88, 1), y=round(y - r * .88, 1), width=round(r * 1.76, 1),
-               height=round(r * 1.76, 1), rx=2, class_="mark mark-context")
+    return tag(
+        "rect",
+        x=round(x - r * 0.88, 1),
+        y=round(y - r * 0.88, 1),
+        width=round(r * 1.76, 1),
+        height=round(r * 1.76, 1),
+        rx=2,
+        class_="mark mark-context",
+    )
 
 
-def _row(index: int, entry: TimelineEntry, day: str | None, lag: float | None, prefix: str,
-         links: Callable[[Sequence[str]], Html | None]) -> Html:
+def _row(
+    index: int,
+    entry: TimelineEntry,
+    day: str | None,
+    lag: float | None,
+    prefix: str,
+    links: Callable[[Sequence[str]], Html | None],
+) -> Html:
     mark = tag("span", glyph(entry.role, index + 1), tag("span", entry.role, class_="hidden"), class_="glyph")
-    return tag("li", mark, tag("span", words.clock(entry.ts, day), class_="mono"),
-               tag("span", f"+{words.duration(lag)}" if lag is not None else "", class_="lag"),
-               tag("span", entry.entity, class_="who"), tag("span", entry.text, links(entry.evidence), class_="what"),
-               class_=f"role-{entry.role}", id=f"{prefix}t{index + 1}")
+    return tag(
+        "li",
+        mark,
+        tag("span", words.clock(entry.ts, day), class_="mono"),
+        tag("span", f"+{words.duration(lag)}" if lag is not None else "", class_="lag"),
+        tag("span", entry.entity, class_="who"),
+        tag("span", entry.text, links(entry.evidence), class_="what"),
+        class_=f"role-{entry.role}",
+        id=f"{prefix}t{index + 1}",
+    )
 
 
 # --- the drawing ------------------------------------------------------------------------------------------------------
@@ -101,7 +139,7 @@ def lanes(entries: Sequence[TimelineEntry], prefix: str, day: str | None) -> Htm
     marks, columns = _place(timed, names)
     width = max(WIDTH, marks[-1].x + RIGHT)
     bottom = TOP + LANE * len(names)
-    middle = {name: TOP + LANE * (row + .5) for row, name in enumerate(names)}
+    middle = {name: TOP + LANE * (row + 0.5) for row, name in enumerate(names)}
     parts: list[Html | None] = []
     for name, y in middle.items():
         parts.append(tag("path", d=f"M{LEFT - 14} {y}H{width - 10:.0f}", class_="lane"))
@@ -113,8 +151,15 @@ def lanes(entries: Sequence[TimelineEntry], prefix: str, day: str | None) -> Htm
     parts += _gap_labels(columns, bottom)
     parts += [_mark(mark, middle[mark.lane], prefix, day) for mark in marks]
     label = f"{words.count(len(marks), 'event')} in {words.count(len(names), 'lane')}; the list below says the same"
-    drawing = tag("svg", *parts, viewBox=f"0 0 {width:.0f} {bottom + BOTTOM:.0f}", width=round(width),
-                  height=round(bottom + BOTTOM), role="group", aria_label=label)
+    drawing = tag(
+        "svg",
+        *parts,
+        viewBox=f"0 0 {width:.0f} {bottom + BOTTOM:.0f}",
+        width=round(width),
+        height=round(bottom + BOTTOM),
+        role="group",
+        aria_label=label,
+    )
     return tag("div", drawing, class_="lanes", tabindex="0")
 
 
@@ -125,11 +170,12 @@ def _lane_names(entries: Sequence[TimelineEntry]) -> list[str]:
     for entry in entries:
         best[entry.entity] = min(best.get(entry.entity, 9), rank[entry.role])
     names = sorted(best, key=lambda name: best[name])
-    return names if len(names) <= MAX_LANES else [*names[:MAX_LANES - 1], OTHERS]
+    return names if len(names) <= MAX_LANES else [*names[: MAX_LANES - 1], OTHERS]
 
 
-def _place(timed: Sequence[tuple[int, TimelineEntry, float]],
-           names: Sequence[str]) -> tuple[list[Mark], list[tuple[float, float]]]:
+def _place(
+    timed: Sequence[tuple[int, TimelineEntry, float]], names: Sequence[str]
+) -> tuple[list[Mark], list[tuple[float, float]]]:
     """Marks from left to right, and the columns as (x, seconds). Gaps grow with their logarithm."""
     steps: list[float] = []
     seen: set[str] = set()
@@ -150,16 +196,19 @@ def _place(timed: Sequence[tuple[int, TimelineEntry, float]],
     xs: list[float] = []
     for number, step in enumerate(steps):
         xs.append(xs[-1] + MIN_STEP + room * step / total if number else LEFT + 12)
-    marks = [Mark(n, entry, entry.entity if entry.entity in names else OTHERS, xs[column])
-             for (n, entry, _), column in zip(timed, columns_of, strict=True)]
+    marks = [
+        Mark(n, entry, entry.entity if entry.entity in names else OTHERS, xs[column])
+        for (n, entry, _), column in zip(timed, columns_of, strict=True)
+    ]
     columns: dict[float, float] = {}
     for (_, _, at), column in zip(timed, columns_of, strict=True):
         columns[xs[column]] = at
     return marks, list(columns.items())
 
 
-def _clock_labels(columns: Sequence[tuple[float, float]], causes: set[float], marks: Sequence[Mark], day: str | None,
-                  width: float) -> list[Html]:
+def _clock_labels(
+    columns: Sequence[tuple[float, float]], causes: set[float], marks: Sequence[Mark], day: str | None, width: float
+) -> list[Html]:
     """Times above the drawing wherever there is room, causes first."""
     texts = {mark.x: words.clock(mark.entry.ts, day) for mark in reversed(marks)}
     taken: list[tuple[float, float]] = []
@@ -180,13 +229,26 @@ def _gap_labels(columns: Sequence[tuple[float, float]], bottom: float) -> list[H
     for (x, at), (next_x, next_at) in zip(columns, columns[1:], strict=False):
         text = words.duration(next_at - at)
         if next_x - x > len(text) * 6 + 6 and next_at - at >= 1:
-            labels.append(tag("text", text, x=round((x + next_x) / 2, 1), y=round(bottom + 14, 1), class_="gap",
-                              text_anchor="middle"))
+            labels.append(
+                tag(
+                    "text",
+                    text,
+                    x=round((x + next_x) / 2, 1),
+                    y=round(bottom + 14, 1),
+                    class_="gap",
+                    text_anchor="middle",
+                )
+            )
     return labels
 
 
 def _mark(mark: Mark, y: float, prefix: str, day: str | None) -> Html:
     number, entry = mark.index + 1, mark.entry
     said = f"{words.clock(entry.ts, day)} {entry.entity}: {entry.text} ({entry.role})"
-    return tag("a", tag("title", said), *_numbered(entry.role, number, mark.x, y, 9.5), href=f"#{prefix}t{number}",
-               aria_label=said)
+    return tag(
+        "a",
+        tag("title", said),
+        *_numbered(entry.role, number, mark.x, y, 9.5),
+        href=f"#{prefix}t{number}",
+        aria_label=said,
+    )

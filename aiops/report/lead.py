@@ -30,11 +30,21 @@ def lead(report: Report, incident: Incident | None = None) -> Lead:
     verdict = words.VERDICTS[report.verdict]
     if report.verdict == "no_incident":
         what = report.summary.removeprefix(f"{verdict}: ")
-        return Lead(verdict, what or (incident.title if incident else "nothing went wrong"), "",
-                    "nobody is at fault", "nothing needs to be done")
+        return Lead(
+            verdict,
+            what or (incident.title if incident else "nothing went wrong"),
+            "",
+            "nobody is at fault",
+            "nothing needs to be done",
+        )
     if incident is None:
-        return Lead(verdict, report.summary or "the evidence does not decide", "", "culprit unknown",
-                    _decide([], report.coverage.missing) or "collect more evidence")
+        return Lead(
+            verdict,
+            report.summary or "the evidence does not decide",
+            "",
+            "culprit unknown",
+            _decide([], report.coverage.missing) or "collect more evidence",
+        )
     sure = words.confidence(incident.confidence)
     first = _first_action(incident)
     commands = list(first.commands) if first else []
@@ -55,8 +65,10 @@ def _culprits(incident: Incident) -> str:
 def _candidates(incident: Incident) -> str:
     if not incident.hypotheses:
         return _culprits(incident)
-    names = [f"{words.culprit_name(h.culprit)} ({h.failure_class}, {words.percent(h.confidence)})"
-             for h in incident.hypotheses]
+    names = [
+        f"{words.culprit_name(h.culprit)} ({h.failure_class}, {words.percent(h.confidence)})"
+        for h in incident.hypotheses
+    ]
     return f"{'candidates' if len(names) > 1 else 'candidate'}: {words.listing(names)}"
 
 

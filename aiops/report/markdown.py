@@ -15,11 +15,13 @@ MAX_EVIDENCE = 12
 MAX_TIMELINE = 60
 MAX_LINE = 600
 
-_TO_FILL_IN = ("Status: draft, written by rules; confirmed by:",
-               "Trigger and contributing factors beyond the cause above:",
-               "What went well, what did not, where we were lucky:",
-               "Open questions:",
-               "Follow-ups (what, owner, due, link):")
+_TO_FILL_IN = (
+    "Status: draft, written by rules; confirmed by:",
+    "Trigger and contributing factors beyond the cause above:",
+    "What went well, what did not, where we were lucky:",
+    "Open questions:",
+    "Follow-ups (what, owner, due, link):",
+)
 
 
 def render(report: Report, *, postmortem: bool = True) -> str:
@@ -42,9 +44,11 @@ def _lead(report: Report, incident: Incident | None, which: str) -> str:
     """Heading, who, next; then the first command and trouble with the input."""
     top = lead(report, incident)
     sure = f" — {top.sure}" if top.sure else ""
-    lines = [f"# {top.verdict}{which}: {markdown(top.what)}{sure}",
-             f"- **Who:** {markdown(top.who)}",
-             f"- **Next:** {markdown(words.sentence(top.next))}"]
+    lines = [
+        f"# {top.verdict}{which}: {markdown(top.what)}{sure}",
+        f"- **Who:** {markdown(top.who)}",
+        f"- **Next:** {markdown(words.sentence(top.next))}",
+    ]
     if top.commands:
         lines += ["", markdown_block(top.commands, "sh", "  "), ""]
     trouble = words.problems(report)
@@ -54,8 +58,13 @@ def _lead(report: Report, incident: Incident | None, which: str) -> str:
 
 
 def _incident(incident: Incident) -> list[str]:
-    return [_summary(incident), _actions(incident), _timeline(incident), _hypotheses(incident.hypotheses),
-            _evidence(incident.evidence)]
+    return [
+        _summary(incident),
+        _actions(incident),
+        _timeline(incident),
+        _hypotheses(incident.hypotheses),
+        _evidence(incident.evidence),
+    ]
 
 
 def _section(title: str, lines: Sequence[str]) -> str:
@@ -68,14 +77,25 @@ def _summary(incident: Incident) -> str:
     note = words.narrator(told)
     if note:
         lines += [f"({markdown(note)})", ""]
-    facts = [("Class", f"{markdown_code(incident.failure_class)}, "
-              f"{'hardware' if incident.hardware else 'not hardware'}")]
-    facts += [("Culprit", markdown(" · ".join(filter(None, [
-        words.culprit_name(culprit), *words.culprit_details(culprit), culprit.gpu_uuid]))))
-        for culprit in words.culprits_of(incident)]
+    facts = [
+        ("Class", f"{markdown_code(incident.failure_class)}, {'hardware' if incident.hardware else 'not hardware'}")
+    ]
+    facts += [
+        (
+            "Culprit",
+            markdown(
+                " · ".join(
+                    filter(None, [words.culprit_name(culprit), *words.culprit_details(culprit), culprit.gpu_uuid])
+                )
+            ),
+        )
+        for culprit in words.culprits_of(incident)
+    ]
     facts += [(label, markdown(value)) for label, value in words.impact_facts(incident.impact)]
-    facts += [("Requeue", markdown(words.requeue_reason(incident.requeue))),
-              ("Checkpoint", markdown(words.checkpoint_line(incident.checkpoint)))]
+    facts += [
+        ("Requeue", markdown(words.requeue_reason(incident.requeue))),
+        ("Checkpoint", markdown(words.checkpoint_line(incident.checkpoint))),
+    ]
     return _section("Summary", [*lines, *(f"- {label}: {value}" for label, value in facts)])
 
 
@@ -115,8 +135,10 @@ def _timeline(incident: Incident) -> str:
         lag = lags.get(index)
         after = f" (+{words.duration(lag)})" if lag is not None else ""
         role = "" if entry.role == "context" else f" **{entry.role}**"
-        lines.append(f"- {markdown(words.clock(entry.ts, day))}{after}{role} {markdown(entry.entity)}: "
-                     f"{markdown(entry.text)}{_cited(entry.evidence)}")
+        lines.append(
+            f"- {markdown(words.clock(entry.ts, day))}{after}{role} {markdown(entry.entity)}: "
+            f"{markdown(entry.text)}{_cited(entry.evidence)}"
+        )
     if len(incident.timeline) > MAX_TIMELINE:
         lines.append(f"- and {len(incident.timeline) - MAX_TIMELINE:,} more entries")
     return _section(f"Timeline (UTC{', ' + day if day else ''})", lines)
@@ -125,10 +147,14 @@ def _timeline(incident: Incident) -> str:
 def _hypotheses(hypotheses: Sequence[Hypothesis]) -> str:
     lines = []
     for hypothesis in hypotheses:
-        lines.append(f"- **{words.percent(hypothesis.confidence)}** {markdown_code(hypothesis.failure_class)} "
-                     f"{markdown(words.culprit_name(hypothesis.culprit))}, score {hypothesis.score:.1f}")
-        lines += [f"  - {term.value:+.1f} {markdown(term.term)}: {markdown(term.why)}{_cited(term.findings)}"
-                  for term in hypothesis.terms]
+        lines.append(
+            f"- **{words.percent(hypothesis.confidence)}** {markdown_code(hypothesis.failure_class)} "
+            f"{markdown(words.culprit_name(hypothesis.culprit))}, score {hypothesis.score:.1f}"
+        )
+        lines += [
+            f"  - {term.value:+.1f} {markdown(term.term)}: {markdown(term.why)}{_cited(term.findings)}"
+            for term in hypothesis.terms
+        ]
         lines += [f"  - against: {markdown(line)}" for line in hypothesis.against]
         lines += [f"  - would decide: {markdown(line)}" for line in hypothesis.would_decide]
     return _section("Why", lines)
@@ -138,8 +164,12 @@ def _evidence(evidence: Sequence[Evidence]) -> str:
     lines: list[str] = []
     for item in evidence[:MAX_EVIDENCE]:
         at = f", {markdown(words.when(item.ts))}" if item.ts else ""
-        lines += [f"**{markdown(item.id)}** {markdown_code(words.place(item))}{at}", "",
-                  markdown_block(_quotation(item), "text"), ""]
+        lines += [
+            f"**{markdown(item.id)}** {markdown_code(words.place(item))}{at}",
+            "",
+            markdown_block(_quotation(item), "text"),
+            "",
+        ]
     if len(evidence) > MAX_EVIDENCE:
         lines.append(f"and {len(evidence) - MAX_EVIDENCE:,} more")
     return _section("Evidence", lines).rstrip("\n")
@@ -149,8 +179,11 @@ def _quotation(item: Evidence) -> list[str]:
     """The line with its neighbours; ``>`` marks the line itself where there are neighbours."""
     if not item.before and not item.after:
         return [shorten(item.text, MAX_LINE)]
-    return [*(f"  {shorten(line, MAX_LINE)}" for line in item.before), f"> {shorten(item.text, MAX_LINE)}",
-            *(f"  {shorten(line, MAX_LINE)}" for line in item.after)]
+    return [
+        *(f"  {shorten(line, MAX_LINE)}" for line in item.before),
+        f"> {shorten(item.text, MAX_LINE)}",
+        *(f"  {shorten(line, MAX_LINE)}" for line in item.after),
+    ]
 
 
 def _read(report: Report) -> str:

@@ -79,8 +79,10 @@ def _body(report: Report, incident: Incident) -> list[Block]:
         out.append(_section("\n".join(["*Would decide*", *(f"• {slack(line, 500)}" for line in decide[:4])])))
     if incident.actions:
         out.append({"type": "divider"})
-    out += [_section(_action(number, action, incident.requeue.exclude))
-            for number, action in enumerate(incident.actions[:MAX_ACTIONS], 1)]
+    out += [
+        _section(_action(number, action, incident.requeue.exclude))
+        for number, action in enumerate(incident.actions[:MAX_ACTIONS], 1)
+    ]
     if len(incident.actions) > MAX_ACTIONS:
         out.append(_section(f"and {words.count(len(incident.actions) - MAX_ACTIONS, 'more action')} in the report"))
     quotes = _quotes(incident)
@@ -109,12 +111,20 @@ def _fields(incident: Incident) -> Block:
     """Where, when and how much, in two columns."""
     impact = dict(words.impact_facts(incident.impact))
     point = incident.checkpoint
-    facts = [("Job", words.job_of(incident)), ("Node", incident.culprit.node), ("Lost", impact.get("Lost")),
-             ("Checkpoint", ", ".join(filter(None, [words.checkpoint(point), point.restore if point.step else None]))),
-             ("Began", impact.get("Began")), ("Noticed", impact.get("Noticed")), ("Hit", impact.get("Hit")),
-             ("Cluster", incident.culprit.cluster)]
-    return {"type": "section", "fields": [_mrkdwn(f"*{label}*\n{slack(value, _FIELD - 20)}")
-                                          for label, value in facts if value]}
+    facts = [
+        ("Job", words.job_of(incident)),
+        ("Node", incident.culprit.node),
+        ("Lost", impact.get("Lost")),
+        ("Checkpoint", ", ".join(filter(None, [words.checkpoint(point), point.restore if point.step else None]))),
+        ("Began", impact.get("Began")),
+        ("Noticed", impact.get("Noticed")),
+        ("Hit", impact.get("Hit")),
+        ("Cluster", incident.culprit.cluster),
+    ]
+    return {
+        "type": "section",
+        "fields": [_mrkdwn(f"*{label}*\n{slack(value, _FIELD - 20)}") for label, value in facts if value],
+    }
 
 
 def _action(number: int, action: Action, exclude: Sequence[str]) -> str:
@@ -135,14 +145,16 @@ def _action(number: int, action: Action, exclude: Sequence[str]) -> str:
 
 def _quotes(incident: Incident) -> list[str]:
     """The shortest way to the proof: what the causes and the actions cite, each line cut to fit on a phone."""
-    wanted = [ident for entry in reversed(incident.timeline) if entry.role == "cause"
-              for ident in entry.evidence]
+    wanted = [ident for entry in reversed(incident.timeline) if entry.role == "cause" for ident in entry.evidence]
     wanted += [ident for action in incident.actions for ident in action.evidence]
     known = {item.id: item for item in incident.evidence}
     chosen: dict[str, Evidence] = {ident: known[ident] for ident in wanted if ident in known}
     chosen.update((item.id, item) for item in incident.evidence if item.id not in chosen)
-    return [f"{slack_code(item.id, 40)} {slack(words.place(item), 400)}\n"
-            + slack_block([shorten(plain(item.text), _QUOTE)], 2400) for item in list(chosen.values())[:MAX_QUOTES]]
+    return [
+        f"{slack_code(item.id, 40)} {slack(words.place(item), 400)}\n"
+        + slack_block([shorten(plain(item.text), _QUOTE)], 2400)
+        for item in list(chosen.values())[:MAX_QUOTES]
+    ]
 
 
 def _context(report: Report, incident: Incident | None) -> Block:

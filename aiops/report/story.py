@@ -8,8 +8,12 @@ from aiops.model.event import NO_TIME
 from aiops.model.finding import Finding, Role
 from aiops.recommend.plan import describe_suspect
 
-_REQUEUE = {"same_nodes": "may go back to the same nodes", "exclude_nodes": "may go back without the named nodes",
-            "fix_first": "must not go back before the cause is fixed", "not_needed": "needs no requeue"}
+_REQUEUE = {
+    "same_nodes": "may go back to the same nodes",
+    "exclude_nodes": "may go back without the named nodes",
+    "fix_first": "must not go back before the cause is fixed",
+    "not_needed": "needs no requeue",
+}
 
 
 def summary(report: r.Report, findings: list[Finding]) -> str:
@@ -33,7 +37,9 @@ def narrative(incident: r.Incident, draft: IncidentDraft) -> str:
     sentences.append(f"{_sentence(head.text)}{_marks(cited.get(head.id, []))}")
     further = [f for f in best.causes[1:] if f.sign != head.sign][:2]
     if further:
-        sentences.append("The same is shown by: " + "; ".join(f"{f.text}{_marks(cited.get(f.id, []))}" for f in further) + ".")
+        sentences.append(
+            "The same is shown by: " + "; ".join(f"{f.text}{_marks(cited.get(f.id, []))}" for f in further) + "."
+        )
     echoes = [f for f in best.explained if f.role == Role.ECHO and f.first != NO_TIME]
     if echoes:
         first = min(echoes, key=lambda f: f.first)

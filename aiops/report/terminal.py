@@ -56,9 +56,18 @@ class _Page:
         self.width = width
         self.unicode = unicode
         self.out = io.StringIO()
-        self.console = Console(file=self.out, width=width, color_system="standard" if color else None,
-                               force_terminal=color, force_interactive=False, legacy_windows=False, highlight=False,
-                               markup=False, emoji=False, _environ={})
+        self.console = Console(
+            file=self.out,
+            width=width,
+            color_system="standard" if color else None,
+            force_terminal=color,
+            force_interactive=False,
+            legacy_windows=False,
+            highlight=False,
+            markup=False,
+            emoji=False,
+            _environ={},
+        )
 
     def text(self) -> str:
         lines = [line.rstrip(" ") for line in self.out.getvalue().split("\n")]
@@ -82,8 +91,11 @@ class _Page:
             self.console.print(start + line, soft_wrap=True)
 
     def row(self, label: str, value: Text | str, style: str = "dim") -> None:
-        self.hang(self.say(label, style) + Text(" "), self.say(value) if isinstance(value, str) else value,
-                  max(_LABEL, len(label) + 2))
+        self.hang(
+            self.say(label, style) + Text(" "),
+            self.say(value) if isinstance(value, str) else value,
+            max(_LABEL, len(label) + 2),
+        )
 
     def commands(self, commands: list[str], indent: int, style: str = "cyan") -> None:
         for command in commands:
@@ -204,12 +216,16 @@ class _Page:
         filled = round(hypothesis.confidence * 10)
         bar = Text(full * filled) + Text(empty * (10 - filled), style="dim")
         share = words.percent(hypothesis.confidence)
-        self.hang(Text(f"{share:>4} ") + bar + Text("  "),
-                  self.say(words.hypothesis_name(hypothesis), "bold" if first else "")
-                  + self.say(f"  score {hypothesis.score:.1f}", "dim"))
+        self.hang(
+            Text(f"{share:>4} ") + bar + Text("  "),
+            self.say(words.hypothesis_name(hypothesis), "bold" if first else "")
+            + self.say(f"  score {hypothesis.score:.1f}", "dim"),
+        )
         for term in hypothesis.terms if first else []:
-            self.hang(Text("     ") + self.say(f"{term.value:+.1f}  ", "dim"),
-                      self.say(f"{term.term}: {term.why}") + self._cited(term.findings))
+            self.hang(
+                Text("     ") + self.say(f"{term.value:+.1f}  ", "dim"),
+                self.say(f"{term.term}: {term.why}") + self._cited(term.findings),
+            )
         for label, lines in (("against", hypothesis.against), ("would decide", hypothesis.would_decide)):
             for line in lines:
                 self.hang(Text("     ") + self.say(f"{label}  ", "dim"), self.say(line))

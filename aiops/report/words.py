@@ -155,8 +155,17 @@ def listing(items: Sequence[str], most: int = 3) -> str:
 
 # --- culprits ---------------------------------------------------------------------------------------------------------
 
-_NAMED = {"user_code": "user code", "config": "configuration", "data": "data", "storage": "storage",
-          "network": "network", "scheduler": "scheduler", "facility": "facility", "switch": "switch", "link": "link"}
+_NAMED = {
+    "user_code": "user code",
+    "config": "configuration",
+    "data": "data",
+    "storage": "storage",
+    "network": "network",
+    "scheduler": "scheduler",
+    "facility": "facility",
+    "switch": "switch",
+    "link": "link",
+}
 
 
 def culprit_name(culprit: Culprit) -> str:
@@ -206,15 +215,29 @@ def class_of(incident: Incident) -> str:
 # --- what to do -------------------------------------------------------------------------------------------------------
 
 _ACTIONS = {
-    "drain_node": "Drain {node}", "cordon_node": "Cordon {node}", "reset_gpu": "Reset {gpu}",
-    "reboot_node": "Reboot {node}", "rma": "Send in {gpu} (RMA)", "swap_node": "Swap {node} for a spare",
-    "requeue": "Requeue {job}", "requeue_excluding_node": "Requeue {job} without {bad}",
-    "hold_job": "Hold {job}", "restore_checkpoint": "Restore the checkpoint",
-    "restore_earlier_checkpoint": "Restore an earlier checkpoint", "fix_user_code": "Fix the user code",
-    "fix_config": "Fix the configuration", "fix_data": "Fix the data", "free_storage": "Free storage",
-    "fix_storage": "Repair the storage", "fix_network": "Repair the network", "adjust_quota": "Adjust the quota",
-    "release_gang": "Release the gang of {job}", "wait": "Wait", "notify_owner": "Tell the owner of {job}",
-    "investigate": "Investigate {what}", "none": "Nothing to do",
+    "drain_node": "Drain {node}",
+    "cordon_node": "Cordon {node}",
+    "reset_gpu": "Reset {gpu}",
+    "reboot_node": "Reboot {node}",
+    "rma": "Send in {gpu} (RMA)",
+    "swap_node": "Swap {node} for a spare",
+    "requeue": "Requeue {job}",
+    "requeue_excluding_node": "Requeue {job} without {bad}",
+    "hold_job": "Hold {job}",
+    "restore_checkpoint": "Restore the checkpoint",
+    "restore_earlier_checkpoint": "Restore an earlier checkpoint",
+    "fix_user_code": "Fix the user code",
+    "fix_config": "Fix the configuration",
+    "fix_data": "Fix the data",
+    "free_storage": "Free storage",
+    "fix_storage": "Repair the storage",
+    "fix_network": "Repair the network",
+    "adjust_quota": "Adjust the quota",
+    "release_gang": "Release the gang of {job}",
+    "wait": "Wait",
+    "notify_owner": "Tell the owner of {job}",
+    "investigate": "Investigate {what}",
+    "none": "Nothing to do",
 }
 
 
@@ -225,8 +248,9 @@ def action_name(action: Action, exclude: Sequence[str] = ()) -> str:
     job = f"job {target.job}" if target.job else "the job"
     gpu = f"GPU {target.gpu} of {node}" if target.gpu is not None else node if target.node else "the GPU"
     what = target.node or (job if target.job else "further")
-    return _ACTIONS[action.action.value].format(node=node, job=job, gpu=gpu, what=what,
-                                                bad=listing(exclude) or "the bad nodes")
+    return _ACTIONS[action.action.value].format(
+        node=node, job=job, gpu=gpu, what=what, bad=listing(exclude) or "the bad nodes"
+    )
 
 
 def action_notes(action: Action) -> list[str]:
@@ -240,10 +264,14 @@ def action_notes(action: Action) -> list[str]:
 
 def blast_radius(radius: BlastRadius) -> str:
     """``touches 1 node, 8 GPUs, no job (no other job runs there)``; empty if nothing is known."""
-    known = [(n, noun) for n, noun in ((radius.nodes, "node"), (radius.gpus, "GPU"), (radius.jobs, "job"))
-             if n is not None]
-    reach = "touches " + ", ".join(count(n, noun) for n, noun in known if n) if any(n for n, _ in known) else (
-        "touches nothing" if known else "")
+    known = [
+        (n, noun) for n, noun in ((radius.nodes, "node"), (radius.gpus, "GPU"), (radius.jobs, "job")) if n is not None
+    ]
+    reach = (
+        "touches " + ", ".join(count(n, noun) for n, noun in known if n)
+        if any(n for n, _ in known)
+        else ("touches nothing" if known else "")
+    )
     return f"{reach} ({radius.note})" if reach and radius.note else reach or radius.note
 
 
@@ -252,9 +280,11 @@ def requeue(choice: Requeue, job: str | None) -> str:
     what = f"job {job}" if job else "the job"
     if choice.verdict == "exclude_nodes":
         return f"requeue {what} without {listing(choice.exclude, 8) or 'the bad nodes'}"
-    return {"same_nodes": f"requeue {what} on the same nodes",
-            "fix_first": f"requeue {what} only after the fix",
-            "not_needed": "no requeue needed"}[choice.verdict]
+    return {
+        "same_nodes": f"requeue {what} on the same nodes",
+        "fix_first": f"requeue {what} only after the fix",
+        "not_needed": "no requeue needed",
+    }[choice.verdict]
 
 
 def checkpoint(choice: CheckpointChoice) -> str:
@@ -268,8 +298,12 @@ def checkpoint(choice: CheckpointChoice) -> str:
 
 def requeue_reason(choice: Requeue) -> str:
     """The verdict and its reason: ``exclude gpu-r07-n03: the fault is one GPU``."""
-    verdict = {"exclude_nodes": f"exclude {listing(choice.exclude, 8) or 'the bad nodes'}",
-               "same_nodes": "same nodes", "fix_first": "fix first", "not_needed": "not needed"}[choice.verdict]
+    verdict = {
+        "exclude_nodes": f"exclude {listing(choice.exclude, 8) or 'the bad nodes'}",
+        "same_nodes": "same nodes",
+        "fix_first": "fix first",
+        "not_needed": "not needed",
+    }[choice.verdict]
     return f"{verdict}: {_clause(choice.why)}" if choice.why else verdict
 
 
@@ -369,8 +403,10 @@ def problems(report: Report) -> str:
 def coverage(read: CoverageReport) -> str:
     """``70 sources, 904.9 MB: 65 training, 2 slurm; 8 nodes; 64 of 64 ranks``."""
     kinds = ", ".join(f"{n:,} {kind}" for kind, n in sorted(read.kinds.items(), key=lambda item: (-item[1], item[0])))
-    parts = [f"{count(len(read.sources), 'source')}, {size(sum(s.bytes for s in read.sources))}"
-             + (f": {kinds}" if kinds else "")]
+    parts = [
+        f"{count(len(read.sources), 'source')}, {size(sum(s.bytes for s in read.sources))}"
+        + (f": {kinds}" if kinds else "")
+    ]
     if read.nodes:
         parts.append(count(len(read.nodes), "node"))
     if read.world_size:

@@ -31,8 +31,9 @@ class _Box:
         return isinstance(other, _Box) and other.value is self.value
 
 
-def make_scanner(catalog: Catalog, *, cache_dir: Path | None = None, engine: str = "auto",
-                 keep: int | None = 2_000) -> Scanner:
+def make_scanner(
+    catalog: Catalog, *, cache_dir: Path | None = None, engine: str = "auto", keep: int | None = 2_000
+) -> Scanner:
     """A scanner for all signals of a catalog; see `Scanner` for ``keep``."""
     rules = _rules(id(catalog), _Box(catalog))
     return Scanner(rules, make_engine(rules, cache_dir, engine), keep=keep)

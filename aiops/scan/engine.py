@@ -47,9 +47,12 @@ class HyperscanEngine:
                 return hyperscan.loadb(path.read_bytes(), mode=hyperscan.HS_MODE_BLOCK)
         database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
         try:
-            database.compile(expressions=[rule.scan.encode() for rule in rules.rules],
-                             ids=[rule.id for rule in rules.rules], elements=len(rules.rules),
-                             flags=hyperscan.HS_FLAG_MULTILINE)
+            database.compile(
+                expressions=[rule.scan.encode() for rule in rules.rules],
+                ids=[rule.id for rule in rules.rules],
+                elements=len(rules.rules),
+                flags=hyperscan.HS_FLAG_MULTILINE,
+            )
         except hyperscan.error as error:
             raise CatalogError(f"the scanner refuses a rule: {_culprit(hyperscan, rules) or error}") from error
         if path is not None:
@@ -116,7 +119,9 @@ def _cpu_key() -> str:
     flags = ""
     with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="ascii", errors="replace") as handle:
         flags = next((line for line in handle if line.startswith(("flags", "Features"))), "")
-    units = "".join(unit[0] + unit[-1] for unit in ("avx2", "avx512bw", "avx512vbmi", "sse4_2", "sve2") if unit in flags)
+    units = "".join(
+        unit[0] + unit[-1] for unit in ("avx2", "avx512bw", "avx512vbmi", "sse4_2", "sve2") if unit in flags
+    )
     return f"{platform.machine()}-{units or 'base'}"
 
 
@@ -133,8 +138,9 @@ def _write_atomically(path: Path, data: bytes) -> None:
 def _culprit(hyperscan: Any, rules: RuleSet) -> str:
     for rule in rules.rules:
         try:
-            hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK).compile(expressions=[rule.scan.encode()], ids=[0], elements=1,
-                                                                    flags=hyperscan.HS_FLAG_MULTILINE)
+            hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK).compile(
+                expressions=[rule.scan.encode()], ids=[0], elements=1, flags=hyperscan.HS_FLAG_MULTILINE
+            )
         except hyperscan.error as error:
             return f"{rule.signal.file}: signal {rule.signal.id!r}: {rule.signal.match[rule.pattern]!r}: {error}"
     return ""

@@ -35,8 +35,9 @@ class RuleSet:
         for signal in signals:
             for number, pattern in enumerate(signal.match):
                 self.rules.append(Rule(len(self.rules), signal, number, trim_tail(pattern)))
-        self.ordinary = frozenset(rule.id for rule in self.rules
-                                  if rule.signal.detector == "numerics" and not _NON_FINITE.search(rule.scan))
+        self.ordinary = frozenset(
+            rule.id for rule in self.rules if rule.signal.detector == "numerics" and not _NON_FINITE.search(rule.scan)
+        )
         """Rules that hit ordinary progress lines; the storm guard thins them out by count alone."""
         text = "\x00".join(rule.scan for rule in self.rules)
         self.fingerprint = hashlib.sha256(text.encode()).hexdigest()[:24]
@@ -70,7 +71,7 @@ def trim_tail(pattern: str) -> str:
         opened = _GROUP.match(atom)
         if opened is None:
             break
-        inner = atom[opened.end():-1]
+        inner = atom[opened.end() : -1]
         if any(a == "|" for a, _ in _parts(inner)):
             break
         parts[-1:] = _parts(inner)
@@ -115,9 +116,9 @@ def _atom_end(pattern: str, i: int) -> int:
 
 def _class_end(pattern: str, i: int) -> int:
     j = i + 1
-    if pattern[j:j + 1] == "^":
+    if pattern[j : j + 1] == "^":
         j += 1
-    if pattern[j:j + 1] == "]":
+    if pattern[j : j + 1] == "]":
         j += 1
     while j < len(pattern):
         if pattern[j] == "\\":

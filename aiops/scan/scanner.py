@@ -81,8 +81,9 @@ class Scanner:
         for rule, weight, place in guard.rest(data):
             yield _hit_line(data, size, place, [(rule, weight)])
 
-    def _hits(self, block: bytes, base: int, line: int, line_start: int, data: bytes | mmap.mmap, size: int,
-              guard: StormGuard) -> Iterator[HitLine]:
+    def _hits(
+        self, block: bytes, base: int, line: int, line_start: int, data: bytes | mmap.mmap, size: int, guard: StormGuard
+    ) -> Iterator[HitLine]:
         """``line`` and ``line_start`` belong to the first byte of the block."""
         counted = 0
         finish = -1

@@ -59,10 +59,12 @@ class StormGuard:
         if passed < keep:
             self._passed[rule] = passed + 1
             if not ordinary:
-                self._texts.setdefault(rule, set()).add(block[max(0, end - 48):end])
+                self._texts.setdefault(rule, set()).add(block[max(0, end - 48) : end])
             return 1
         held = self._held.get(rule, 0) + 1
-        if held >= 2 << min(40, (passed - keep) * 2 // keep) or (not ordinary and self._is_new(rule, block[max(0, end - 48):end])):
+        if held >= 2 << min(40, (passed - keep) * 2 // keep) or (
+            not ordinary and self._is_new(rule, block[max(0, end - 48) : end])
+        ):
             self._passed[rule] = passed + 1
             self._held[rule] = 0
             return held
@@ -82,7 +84,12 @@ class StormGuard:
         for rule, (base, line, end) in self._tail.items():
             begin = data.rfind(b"\n", base, base + end - 1) + 1 or base
             stop = data.find(b"\n", base + end)
-            self._last[rule] = (begin, line + data[base:begin].count(b"\n"), base + end, len(data) if stop < 0 else stop)
+            self._last[rule] = (
+                begin,
+                line + data[base:begin].count(b"\n"),
+                base + end,
+                len(data) if stop < 0 else stop,
+            )
         for rule in sorted(self._last):
             held = self._held.get(rule, 0)
             if held:

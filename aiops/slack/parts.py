@@ -21,9 +21,14 @@ def split(message: Message, *, most: int = MAX_BLOCKS, characters: int = MAX_CHA
     chunks = _chunks(message["blocks"], most, characters)
     if len(chunks) == 1:
         return [{**message, "blocks": chunks[0]}]
-    return [{**message, "blocks": chunk,
-             "text": message["text"] if number == 1 else f"({number}/{len(chunks)}) {message['text']}"}
-            for number, chunk in enumerate(chunks, 1)]
+    return [
+        {
+            **message,
+            "blocks": chunk,
+            "text": message["text"] if number == 1 else f"({number}/{len(chunks)}) {message['text']}",
+        }
+        for number, chunk in enumerate(chunks, 1)
+    ]
 
 
 def _chunks(blocks: list[dict[str, Any]], most: int, characters: int) -> list[list[dict[str, Any]]]:

@@ -26,8 +26,16 @@ class PostResult:
     """Secrets that were replaced in the report."""
 
 
-def post(report: Report, *, webhook: str | None = None, token: str | None = None, channel: str | None = None,
-         base_url: str | None = None, client: WebClient | None = None, timeout: float = 30) -> PostResult:
+def post(
+    report: Report,
+    *,
+    webhook: str | None = None,
+    token: str | None = None,
+    channel: str | None = None,
+    base_url: str | None = None,
+    client: WebClient | None = None,
+    timeout: float = 30,
+) -> PostResult:
     """Post the report to a webhook, or to a channel with a bot token (or a ready ``client``).
 
     With a token the first incident is one message, and what does not fit, and further incidents, are replies in its

@@ -31,15 +31,21 @@ _BROKEN = (SlackClientError, OSError, HTTPException, ValueError)
 """What the SDK raises for a refused connection, a broken one, a time-out, and a body that is not JSON."""
 
 _HINTS = {
-    "invalid_auth": "the token is not valid", "not_authed": "the token is not valid",
-    "token_revoked": "the token was revoked", "token_expired": "the token has expired",
+    "invalid_auth": "the token is not valid",
+    "not_authed": "the token is not valid",
+    "token_revoked": "the token was revoked",
+    "token_expired": "the token has expired",
     "account_inactive": "the token's account was deleted",
     "missing_scope": "the bot lacks the scope chat:write",
     "channel_not_found": "no such channel, or the bot may not see it",
-    "not_in_channel": "invite the bot to the channel", "is_archived": "the channel is archived",
-    "channel_is_archived": "the channel is archived", "ratelimited": "too many messages; try again later",
-    "no_service": "the webhook was removed or switched off", "no_team": "the webhook's workspace is gone",
-    "invalid_token": "the webhook is not valid", "action_prohibited": "an administrator forbids this webhook",
+    "not_in_channel": "invite the bot to the channel",
+    "is_archived": "the channel is archived",
+    "channel_is_archived": "the channel is archived",
+    "ratelimited": "too many messages; try again later",
+    "no_service": "the webhook was removed or switched off",
+    "no_team": "the webhook's workspace is gone",
+    "invalid_token": "the webhook is not valid",
+    "action_prohibited": "an administrator forbids this webhook",
 }
 
 
@@ -65,8 +71,14 @@ class Sender(Protocol):
 class _RateLimit(RateLimitErrorRetryHandler):
     """Waits as long as Slack asks, but not for hours."""
 
-    def _can_retry(self, *, state: RetryState, request: HttpRequest, response: HttpResponse | None = None,
-                   error: Exception | None = None) -> bool:
+    def _can_retry(
+        self,
+        *,
+        state: RetryState,
+        request: HttpRequest,
+        response: HttpResponse | None = None,
+        error: Exception | None = None,
+    ) -> bool:
         if response is None or response.status_code != 429:
             return False
         wait = [value for name, values in response.headers.items() if name.lower() == "retry-after" for value in values]
@@ -89,8 +101,9 @@ class WebhookSender:
     def send(self, message: Message, thread: str | None) -> Sent:
         """See `Sender.send`; threads are out of a webhook's reach."""
         try:
-            response = self._client.send(text=message["text"], blocks=message["blocks"], unfurl_links=False,
-                                         unfurl_media=False)
+            response = self._client.send(
+                text=message["text"], blocks=message["blocks"], unfurl_links=False, unfurl_media=False
+            )
         except _BROKEN:
             raise SourceError("Slack's webhook cannot be reached, or broke the connection") from None
         if response.status_code != 200 or response.body.strip() != "ok":
@@ -101,15 +114,17 @@ class WebhookSender:
 class ChannelSender:
     """``chat.postMessage`` with a bot token."""
 
-    def __init__(self, token: str | None, channel: str, base_url: str | None, client: WebClient | None,
-                 timeout: float) -> None:
+    def __init__(
+        self, token: str | None, channel: str, base_url: str | None, client: WebClient | None, timeout: float
+    ) -> None:
         if client is None:
             if not token or not re.fullmatch(r"[!-~]+", token):
                 raise InputError("the Slack token is empty or holds characters that no token has")
             url = (base_url or WebClient.BASE_URL).rstrip("/") + "/"
             loopback = _check_url(url, "the address of Slack's Web API")
-            client = WebClient(token=token, base_url=url, timeout=_whole(timeout), logger=_QUIET,
-                               retry_handlers=_handlers())
+            client = WebClient(
+                token=token, base_url=url, timeout=_whole(timeout), logger=_QUIET, retry_handlers=_handlers()
+            )
             if loopback:
                 client.proxy = None
         self._client = client
@@ -120,8 +135,13 @@ class ChannelSender:
         try:
             # Slack would fetch every link in a log to show a preview of it.
             response = self._client.chat_postMessage(
-                channel=self._channel, text=message["text"], blocks=message["blocks"], thread_ts=thread,
-                unfurl_links=False, unfurl_media=False)
+                channel=self._channel,
+                text=message["text"],
+                blocks=message["blocks"],
+                thread_ts=thread,
+                unfurl_links=False,
+                unfurl_media=False,
+            )
         except SlackApiError as error:
             raise SourceError(f"Slack refused the message: {_api_reason(error.response)}") from None
         except _BROKEN:

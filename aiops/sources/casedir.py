@@ -52,8 +52,13 @@ def refuse_foreign(out: Path) -> None:
     ours = set(_listed(out / MANIFEST)) | {MANIFEST}
     foreign = sorted(held - ours)
     if MANIFEST not in held or foreign:
-        raise InputError(f"is not empty and holds files that were not collected by aiops (for example {foreign[0]}); "
-                         "choose another directory" if foreign else "is not empty", path=str(out))
+        raise InputError(
+            f"is not empty and holds files that were not collected by aiops (for example {foreign[0]}); "
+            "choose another directory"
+            if foreign
+            else "is not empty",
+            path=str(out),
+        )
 
 
 def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:

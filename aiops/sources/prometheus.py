@@ -26,17 +26,38 @@ _MAX_POINTS = 10_999
 _MAX_SAMPLES = 1_000_000
 """Samples asked for in one answer: bounds memory here and the server's own limit."""
 _SERIES_GUESS = 256
-_WANTED = ("DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_GPU_UTIL",
-           "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_XID_ERRORS", "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS",
-           "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", "DCGM_FI_DEV_ROW_REMAP_PENDING",
-           "DCGM_FI_DEV_ROW_REMAP_FAILURE", "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS",
-           "DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "DCGM_FI_DEV_PCIE_LINK_WIDTH", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE")
+_WANTED = (
+    "DCGM_FI_DEV_GPU_TEMP",
+    "DCGM_FI_DEV_SM_CLOCK",
+    "DCGM_FI_DEV_POWER_USAGE",
+    "DCGM_FI_DEV_GPU_UTIL",
+    "DCGM_FI_DEV_FB_USED",
+    "DCGM_FI_DEV_XID_ERRORS",
+    "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS",
+    "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL",
+    "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL",
+    "DCGM_FI_DEV_ROW_REMAP_PENDING",
+    "DCGM_FI_DEV_ROW_REMAP_FAILURE",
+    "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS",
+    "DCGM_FI_DEV_PCIE_REPLAY_COUNTER",
+    "DCGM_FI_DEV_PCIE_LINK_WIDTH",
+    "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
+)
 """Fields that the detectors read; those that nobody collects are named in the manifest."""
 
 
-def collect(url: str, start: int | str, end: int | str, out: str | Path, *, step: int | str | None = None,
-            match: Sequence[str] | str | None = None, timeout: float = 30.0, token: str | None = None,
-            progress: Progress = silent) -> Path:
+def collect(
+    url: str,
+    start: int | str,
+    end: int | str,
+    out: str | Path,
+    *,
+    step: int | str | None = None,
+    match: Sequence[str] | str | None = None,
+    timeout: float = 30.0,
+    token: str | None = None,
+    progress: Progress = silent,
+) -> Path:
     """Save the DCGM series of a window.
 
     Writes ``OUT/metrics/NAME.json`` in the shape of ``query_range`` (one series a line) and the manifest
@@ -74,8 +95,10 @@ def collect(url: str, start: int | str, end: int | str, out: str | Path, *, step
         names = [name for name in client.names(selector, window.start, window.end) if _NAME.fullmatch(name)]
         if not names:
             wanted = f" with {matchers}" if matchers else ""
-            raise SourceError(f"{client.shown}: no DCGM series{wanted} between {rfc3339(first)} and {rfc3339(last)}; "
-                              "does this Prometheus scrape dcgm-exporter?")
+            raise SourceError(
+                f"{client.shown}: no DCGM series{wanted} between {rfc3339(first)} and {rfc3339(last)}; "
+                "does this Prometheus scrape dcgm-exporter?"
+            )
         (folder / "metrics").mkdir()
         saved: list[Saved] = []
         for done, name in enumerate(names):
@@ -87,8 +110,10 @@ def collect(url: str, start: int | str, end: int | str, out: str | Path, *, step
             saved.append(_save(client, folder, "up", f'up{{job=~"{pattern}"}}', window))
         progress("collect", len(names), len(names))
         if not any(item.samples for item in saved if item.name != "up"):
-            raise SourceError(f"{client.shown}: the DCGM series have no samples between {rfc3339(first)} and "
-                              f"{rfc3339(last)} at a step of {seconds} s")
+            raise SourceError(
+                f"{client.shown}: the DCGM series have no samples between {rfc3339(first)} and "
+                f"{rfc3339(last)} at a step of {seconds} s"
+            )
         write_manifest(folder, _manifest(client, window, saved, names))
     return out
 
@@ -100,7 +125,6 @@ class Window:
     start: int
     end: int
     step: int
-
 
 
 @dataclass(slots=True)
@@ -193,15 +217,27 @@ def _manifest(client: Client, window: Window, saved: list[Saved], names: list[st
     fields = metric_names().fields
     absent = [name for name in _WANTED if not set(fields[name].names) & set(names)]
     return {
-        "source": "prometheus", "url": client.shown,
+        "source": "prometheus",
+        "url": client.shown,
         "window": {"start": rfc3339(window.start * 10**9), "end": rfc3339(window.end * 10**9), "step_s": window.step},
         "collected_at": rfc3339(time.time_ns()),
-        "counts": {"metrics": len(names), "series": sum(item.series for item in saved),
-                   "samples": sum(item.samples for item in saved),
-                   "nodes": len(set().union(*(item.hosts for item in saved))),
-                   "gpus": len(set().union(*(item.gpus for item in saved)))},
-        "queries": [{"query": item.query, "file": item.file, "series": item.series, "samples": item.samples,
-                     "answers": item.answers} for item in saved],
+        "counts": {
+            "metrics": len(names),
+            "series": sum(item.series for item in saved),
+            "samples": sum(item.samples for item in saved),
+            "nodes": len(set().union(*(item.hosts for item in saved))),
+            "gpus": len(set().union(*(item.gpus for item in saved))),
+        },
+        "queries": [
+            {
+                "query": item.query,
+                "file": item.file,
+                "series": item.series,
+                "samples": item.samples,
+                "answers": item.answers,
+            }
+            for item in saved
+        ],
         "absent": absent,
         "targets_down": sorted(set().union(*(item.down for item in saved))),
         "warnings": client.warnings,

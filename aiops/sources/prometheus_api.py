@@ -28,8 +28,9 @@ class Client:
         try:
             from prometheus_api_client import PrometheusConnect
         except ImportError:
-            raise SourceError("collecting from Prometheus needs prometheus-api-client: "
-                              "pip install 'aiops[live]'") from None
+            raise SourceError(
+                "collecting from Prometheus needs prometheus-api-client: pip install 'aiops[live]'"
+            ) from None
         from requests import Session
         from urllib3.util.retry import Retry
 
@@ -40,12 +41,23 @@ class Client:
         self._session = Session()
         self._session.hooks["response"].append(self._keep)
         self._response: Response | None = None
-        retry = Retry(total=2, connect=1, read=False, redirect=3, status=1, other=0, backoff_factor=0.2,
-                      status_forcelist=[429, 502, 504], respect_retry_after_header=False, raise_on_status=False)
+        retry = Retry(
+            total=2,
+            connect=1,
+            read=False,
+            redirect=3,
+            status=1,
+            other=0,
+            backoff_factor=0.2,
+            status_forcelist=[429, 502, 504],
+            respect_retry_after_header=False,
+            raise_on_status=False,
+        )
         if token and base.startswith("http://") and not _loopback(base):
             self._warn("the token was sent without TLS")
-        self._connect = PrometheusConnect(url=base, retry=retry, auth=_Bearer(token) if token else user,
-                                          session=self._session, timeout=timeout)
+        self._connect = PrometheusConnect(
+            url=base, retry=retry, auth=_Bearer(token) if token else user, session=self._session, timeout=timeout
+        )
 
     def __enter__(self) -> Client:
         return self
@@ -58,17 +70,25 @@ class Client:
 
         Servers before Prometheus 2.24 ignore the selector and list everything.
         """
-        answer = self._ask(lambda: self._connect.get_label_values(
-            "__name__", {"match[]": selector, "start": start, "end": end}), selector)
+        answer = self._ask(
+            lambda: self._connect.get_label_values("__name__", {"match[]": selector, "start": start, "end": end}),
+            selector,
+        )
         return sorted({name for name in answer if isinstance(name, str)})
 
     def query_range(self, query: str, start: int, end: int, step: int) -> list[dict[str, Any]]:
         """Series of a part of the window."""
         limit = {"timeout": f"{max(1, int(self._timeout))}s"}
-        series = self._ask(lambda: self._connect.custom_query_range(
-            query, datetime.fromtimestamp(start, UTC), datetime.fromtimestamp(end, UTC), str(step), limit), query)
-        if not all(isinstance(item, dict) and isinstance(item.get("metric"), dict)
-                   and isinstance(item.get("values"), list) for item in series):
+        series = self._ask(
+            lambda: self._connect.custom_query_range(
+                query, datetime.fromtimestamp(start, UTC), datetime.fromtimestamp(end, UTC), str(step), limit
+            ),
+            query,
+        )
+        if not all(
+            isinstance(item, dict) and isinstance(item.get("metric"), dict) and isinstance(item.get("values"), list)
+            for item in series
+        ):
             raise SourceError(f"{self.shown}: the answer to {query} is not a range of samples")
         return series
 
@@ -105,8 +125,9 @@ class Client:
     def _note(self, query: str) -> None:
         """Keep the warnings of an answer, which the library drops."""
         response = self._response
-        if response is not None and (b'"warnings"' in response.content[-20_000:]
-                                     or b'"warnings"' in response.content[:20_000]):
+        if response is not None and (
+            b'"warnings"' in response.content[-20_000:] or b'"warnings"' in response.content[:20_000]
+        ):
             for text in response.json().get("warnings") or ():
                 self._warn(f"{query}: {text}")
 

@@ -82,7 +82,7 @@ def _is_archive(path: Path) -> bool:
     if not path.is_file():  # a pipe or a socket must not be opened
         return False
     try:
-        return zipfile.is_zipfile(path) or _head(path)[_TAR_MAGIC_AT:_TAR_MAGIC_AT + 5] == b"ustar"
+        return zipfile.is_zipfile(path) or _head(path)[_TAR_MAGIC_AT : _TAR_MAGIC_AT + 5] == b"ustar"
     except (OSError, EOFError, zlib.error, zstandard.ZstdError):
         return False
 

@@ -48,13 +48,27 @@ def row_of(bundle: str, report: Mapping[str, Any], *, path: str, seconds: float 
     first = incidents[0]
     culprit, impact = first["culprit"], first.get("impact") or {}
     return Row(
-        bundle=bundle, verdict=report["verdict"], failure_class=first["failure_class"],
-        family=first["failure_class"].split(".", 1)[0], confidence=first["confidence"], hardware=first["hardware"],
-        culprit_kind=culprit["kind"], node=culprit.get("node"), gpu=culprit.get("gpu"), rank=culprit.get("rank"),
-        job=_job(report, culprit), requeue=first["requeue"]["verdict"],
-        actions=[action["action"] for action in first["actions"]], gpus=impact.get("gpus"),
-        gpu_hours_lost=impact.get("gpu_hours_lost"), started=_time(impact.get("started")),
-        ended=_time(impact.get("ended")), seconds=seconds, report=path, device=_device(culprit))
+        bundle=bundle,
+        verdict=report["verdict"],
+        failure_class=first["failure_class"],
+        family=first["failure_class"].split(".", 1)[0],
+        confidence=first["confidence"],
+        hardware=first["hardware"],
+        culprit_kind=culprit["kind"],
+        node=culprit.get("node"),
+        gpu=culprit.get("gpu"),
+        rank=culprit.get("rank"),
+        job=_job(report, culprit),
+        requeue=first["requeue"]["verdict"],
+        actions=[action["action"] for action in first["actions"]],
+        gpus=impact.get("gpus"),
+        gpu_hours_lost=impact.get("gpu_hours_lost"),
+        started=_time(impact.get("started")),
+        ended=_time(impact.get("ended")),
+        seconds=seconds,
+        report=path,
+        device=_device(culprit),
+    )
 
 
 def _job(report: Mapping[str, Any], culprit: Mapping[str, Any]) -> str | None:

@@ -60,9 +60,17 @@ class TriageResult:
     rows: tuple[Row, ...] = field(repr=False, default=())
 
 
-def triage(paths: Sequence[Path], out: Path, *, settings: Settings | None = None, jobs: int | None = None,
-           resume: bool = True, progress: Progress = silent, each: bool | None = None,
-           timeout: float = TIMEOUT) -> TriageResult:
+def triage(
+    paths: Sequence[Path],
+    out: Path,
+    *,
+    settings: Settings | None = None,
+    jobs: int | None = None,
+    resume: bool = True,
+    progress: Progress = silent,
+    each: bool | None = None,
+    timeout: float = TIMEOUT,
+) -> TriageResult:
     """Analyse many bundles and write ``results.parquet`` and ``summary.md`` to ``out``.
 
     A bundle that cannot be read, kills its worker or takes longer than ``timeout`` seconds is recorded and the others
@@ -93,18 +101,31 @@ def triage(paths: Sequence[Path], out: Path, *, settings: Settings | None = None
         seconds = _seconds(out / "journal.jsonl")
         rows = [_row(bundle, out, outcomes.get(bundle.id), seconds.get(bundle.id)) for bundle in bundles]
         result = TriageResult(
-            out=out, bundles=len(rows), analysed=sum(o.error is None for o in outcomes.values()),
-            resumed=len(finished), incidents=sum(row.verdict == "incident" for row in rows),
+            out=out,
+            bundles=len(rows),
+            analysed=sum(o.error is None for o in outcomes.values()),
+            resumed=len(finished),
+            incidents=sum(row.verdict == "incident" for row in rows),
             inconclusive=sum(row.verdict == "inconclusive" for row in rows),
             failures=tuple(Failure(row.bundle, row.error) for row in rows if row.error is not None),
-            results=out / "results.parquet", summary=out / "summary.md", rows=tuple(rows))
+            results=out / "results.parquet",
+            summary=out / "summary.md",
+            rows=tuple(rows),
+        )
         write_table(rows, result.results)
         write_atomically(result.summary, summarize(rows).encode("utf-8", "backslashreplace"))
         return result
 
 
-def _analyse(todo: Sequence[Bundle], out: Path, settings: Settings, jobs: int | None, timeout: float,
-             progress: Progress, done: int) -> dict[str, Outcome]:
+def _analyse(
+    todo: Sequence[Bundle],
+    out: Path,
+    settings: Settings,
+    jobs: int | None,
+    timeout: float,
+    progress: Progress,
+    done: int,
+) -> dict[str, Outcome]:
     import orjson
 
     outcomes = {bundle.id: Outcome(bundle.id, 0.0, "no such file or directory") for bundle in todo if bundle.missing}
@@ -120,8 +141,12 @@ def _analyse(todo: Sequence[Bundle], out: Path, settings: Settings, jobs: int | 
         with contextlib.closing(pool):
             for outcome in pool:
                 outcomes[outcome.id] = outcome
-                line = {"id": outcome.id, "bundle": names[outcome.id], "seconds": round(outcome.seconds, 3),
-                        "error": outcome.error}
+                line = {
+                    "id": outcome.id,
+                    "bundle": names[outcome.id],
+                    "seconds": round(outcome.seconds, 3),
+                    "error": outcome.error,
+                }
                 journal.write(orjson.dumps(_utf8(line), option=orjson.OPT_APPEND_NEWLINE))
                 journal.flush()
                 done += 1
@@ -188,8 +213,9 @@ def _locked(out: Path) -> Iterator[None]:
             handle.seek(0)
             owner = handle.read(20).strip()
             who = f" (process {owner})" if owner.isdigit() else ""
-            raise InputError(f"another triage is writing here{who}; wait for it or choose another directory",
-                             path=str(out)) from error
+            raise InputError(
+                f"another triage is writing here{who}; wait for it or choose another directory", path=str(out)
+            ) from error
         handle.seek(0)
         handle.truncate()
         handle.write(f"{os.getpid()}\n")
@@ -205,8 +231,10 @@ def _salt(settings: Settings) -> str:
         release = version("aiops")
     except PackageNotFoundError:  # run from a source tree that is not installed
         release = "source"
-    site = [(str(path), sorted((str(f), f.stat().st_mtime_ns) for f in path.rglob("*.yaml")))
-            for path in settings.catalog_dirs]
+    site = [
+        (str(path), sorted((str(f), f.stat().st_mtime_ns) for f in path.rglob("*.yaml")))
+        for path in settings.catalog_dirs
+    ]
     return repr((release, site, settings.limits, settings.gpu_hour_price))
 
 
@@ -216,5 +244,7 @@ def _processors() -> int:
 
 def _utf8(line: dict[str, Any]) -> dict[str, Any]:
     """File names may hold bytes that are no UTF-8; JSON may not."""
-    return {key: value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
-            for key, value in line.items()}
+    return {
+        key: value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
+        for key, value in line.items()
+    }

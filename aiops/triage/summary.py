@@ -17,16 +17,27 @@ SOFTWARE = frozenset({"user_code", "config", "data", "storage", "scheduler"})
 
 def summarize(rows: Sequence[Row]) -> str:
     """Markdown with counts by verdict, family and class, GPU-hours, culprits that recur, and failures to read."""
-    parts = ["# Triage", _totals(rows), *_classes(rows), *_families(rows), *_culprits(rows), *_failures(rows),
-             *_bundles(rows)]
+    parts = [
+        "# Triage",
+        _totals(rows),
+        *_classes(rows),
+        *_families(rows),
+        *_culprits(rows),
+        *_failures(rows),
+        *_bundles(rows),
+    ]
     return "\n\n".join(parts) + "\n"
 
 
 def _totals(rows: Sequence[Row]) -> str:
     verdicts = Counter(row.verdict for row in rows)
     words = [f"{len(rows)} {'bundle' if len(rows) == 1 else 'bundles'}"]
-    for key, singular, plural in (("incident", "incident", "incidents"), ("no_incident", "healthy", "healthy"),
-                                  ("inconclusive", "inconclusive", "inconclusive"), (None, "not read", "not read")):
+    for key, singular, plural in (
+        ("incident", "incident", "incidents"),
+        ("no_incident", "healthy", "healthy"),
+        ("inconclusive", "inconclusive", "inconclusive"),
+        (None, "not read", "not read"),
+    ):
         if verdicts[key]:
             words.append(f"{verdicts[key]} {singular if verdicts[key] == 1 else plural}")
     lost = [row.gpu_hours_lost for row in rows if row.gpu_hours_lost is not None]
@@ -49,8 +60,10 @@ def _grouped(title: str, head: str, pairs: Iterable[tuple[str | None, Row]]) -> 
             groups.setdefault(key, []).append(row)
     if not groups:
         return []
-    lines = [(key, str(len(group)), str(sum(bool(row.hardware) for row in group)), _hours(group))
-             for key, group in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))]
+    lines = [
+        (key, str(len(group)), str(sum(bool(row.hardware) for row in group)), _hours(group))
+        for key, group in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
+    ]
     return [f"## {title}", _table((head, "bundles", "hardware", "GPU-hours lost"), lines)]
 
 
@@ -64,16 +77,27 @@ def _culprits(rows: Sequence[Row]) -> list[str]:
             seen.setdefault(("node", row.node), []).append(row)
         if row.device:
             seen.setdefault(("GPU", row.device), []).append(row)
-    again = sorted(((key, group) for key, group in seen.items() if len(group) > 1),
-                   key=lambda item: (-len(item[1]), item[0]))
+    again = sorted(
+        ((key, group) for key, group in seen.items() if len(group) > 1), key=lambda item: (-len(item[1]), item[0])
+    )
     if not again:
         return []
-    lines = [(kind, _whole_name(name, group), str(len(group)),
-              ", ".join(sorted({row.failure_class or "" for row in group})), _hours(group))
-             for (kind, name), group in again[:MAX_CULPRITS]]
+    lines = [
+        (
+            kind,
+            _whole_name(name, group),
+            str(len(group)),
+            ", ".join(sorted({row.failure_class or "" for row in group})),
+            _hours(group),
+        )
+        for (kind, name), group in again[:MAX_CULPRITS]
+    ]
     more = len(again) - MAX_CULPRITS
-    return ["## Culprits that recur", _table(("what", "name", "bundles", "classes", "GPU-hours lost"), lines),
-            *([f"{more} more in the table."] if more > 0 else [])]
+    return [
+        "## Culprits that recur",
+        _table(("what", "name", "bundles", "classes", "GPU-hours lost"), lines),
+        *([f"{more} more in the table."] if more > 0 else []),
+    ]
 
 
 def _whole_name(name: str, group: Sequence[Row]) -> str:
@@ -93,12 +117,20 @@ def _bundles(rows: Sequence[Row]) -> list[str]:
     done = [row for row in rows if row.error is None]
     if not done:
         return []
-    lines = [(row.bundle, row.verdict or "", row.failure_class or "", _place(row),
-              "" if row.confidence is None else f"{row.confidence:.0%}", row.requeue or "") for row in done]
+    lines = [
+        (
+            row.bundle,
+            row.verdict or "",
+            row.failure_class or "",
+            _place(row),
+            "" if row.confidence is None else f"{row.confidence:.0%}",
+            row.requeue or "",
+        )
+        for row in done
+    ]
     more = len(lines) - MAX_LISTED
     head = ("bundle", "verdict", "class", "culprit", "confidence", "requeue")
-    return ["## Bundles", _table(head, lines[:MAX_LISTED]),
-            *([f"{more} more in the table."] if more > 0 else [])]
+    return ["## Bundles", _table(head, lines[:MAX_LISTED]), *([f"{more} more in the table."] if more > 0 else [])]
 
 
 def _place(row: Row) -> str:

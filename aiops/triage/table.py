@@ -19,9 +19,16 @@ def schema() -> pyarrow.Schema:
     import pyarrow as pa
 
     types: dict[str, Any] = {
-        "confidence": pa.float64(), "hardware": pa.bool_(), "gpu": pa.int32(), "rank": pa.int32(), "gpus": pa.int32(),
-        "gpu_hours_lost": pa.float64(), "seconds": pa.float64(), "actions": pa.list_(pa.string()),
-        "started": pa.timestamp("us", tz="UTC"), "ended": pa.timestamp("us", tz="UTC"),
+        "confidence": pa.float64(),
+        "hardware": pa.bool_(),
+        "gpu": pa.int32(),
+        "rank": pa.int32(),
+        "gpus": pa.int32(),
+        "gpu_hours_lost": pa.float64(),
+        "seconds": pa.float64(),
+        "actions": pa.list_(pa.string()),
+        "started": pa.timestamp("us", tz="UTC"),
+        "ended": pa.timestamp("us", tz="UTC"),
     }
     columns = [pa.field(item.name, types.get(item.name, pa.string())) for item in fields(Row)]
     return pa.schema(columns, metadata={"schema": "aiops.triage/v1"})

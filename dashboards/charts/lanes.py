@@ -35,8 +35,12 @@ def points(incident: Incident) -> list[Row]:
     day = main_day([entry.ts for _, entry in dated])
     return [
         {
-            "ms": _ms(at), "lane": _lane(entry.entity), "order": order[entry.entity], "role": entry.role,
-            "text": plain(entry.text), "clock": clock(entry.ts, day),
+            "ms": _ms(at),
+            "lane": _lane(entry.entity),
+            "order": order[entry.entity],
+            "role": entry.role,
+            "text": plain(entry.text),
+            "clock": clock(entry.ts, day),
             "after": "" if zero is None else _signed((at - zero).total_seconds()),
             "evidence": plain(", ".join(entry.evidence)),
         }
@@ -58,9 +62,16 @@ def spans(incident: Incident) -> list[Row]:
         lane = next((name for name in lanes if f"{finding.entity} ".startswith(f"{name} ")), None)
         if first is None or last is None or last <= first or lane is None:
             continue
-        rows.append({"lane": _lane(lane), "start": _ms(first), "end": _ms(last), "text": plain(finding.text),
-                     "role": {"root": "cause", "echo": "effect"}.get(finding.role, "context"),
-                     "clock": f"{clock(finding.first)} to {clock(finding.last)}"})
+        rows.append(
+            {
+                "lane": _lane(lane),
+                "start": _ms(first),
+                "end": _ms(last),
+                "text": plain(finding.text),
+                "role": {"root": "cause", "echo": "effect"}.get(finding.role, "context"),
+                "clock": f"{clock(finding.first)} to {clock(finding.last)}",
+            }
+        )
     return rows
 
 
@@ -92,8 +103,9 @@ def labels(rows: list[Row], ends: tuple[int, int]) -> list[Row]:
     per_ms = _PLOT_PIXELS / max(1, end - start)
     taken: dict[str, list[tuple[float, float]]] = {}
     chosen = []
-    for row in sorted((row for row in rows if start <= row["ms"] <= end),
-                      key=lambda row: (ROLES.index(row["role"]), row["ms"])):
+    for row in sorted(
+        (row for row in rows if start <= row["ms"] <= end), key=lambda row: (ROLES.index(row["role"]), row["ms"])
+    ):
         x = (row["ms"] - start) * per_ms
         lane = taken.setdefault(row["lane"], [])
         right = min([low for low, _ in lane if low >= x] + [_PLOT_PIXELS]) - x
@@ -112,8 +124,11 @@ def labels(rows: list[Row], ends: tuple[int, int]) -> list[Row]:
 
 def clip(rows: list[Row], ends: tuple[int, int], lanes: dict[str, int]) -> list[Row]:
     """The parts of the spans that lie in the window, on lanes that are shown."""
-    return [{**row, "start": max(row["start"], ends[0]), "end": min(row["end"], ends[1]), "order": lanes[row["lane"]]}
-            for row in rows if row["end"] >= ends[0] and row["start"] <= ends[1] and row["lane"] in lanes]
+    return [
+        {**row, "start": max(row["start"], ends[0]), "end": min(row["end"], ends[1]), "order": lanes[row["lane"]]}
+        for row in rows
+        if row["end"] >= ends[0] and row["start"] <= ends[1] and row["lane"] in lanes
+    ]
 
 
 def first_cause_ms(incident: Incident) -> int | None:

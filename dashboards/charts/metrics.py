@@ -60,30 +60,45 @@ def chart(panel: Panel, cause_ms: int | None = None) -> alt.LayerChart:
     time = time_scale(ends)
     x = alt.X("ms:T", scale=time, axis=alt.Axis(title=None, format="%H:%M", labelOverlap=True, grid=False, tickCount=5))
     large = any(row["value"] is not None and abs(row["value"]) >= 10_000 for row in panel.rows)
-    y = alt.Y("value:Q", scale=alt.Scale(zero=False, nice=True),
-              axis=alt.Axis(title=None, tickCount=4, format="~s" if large else "~r"))
+    y = alt.Y(
+        "value:Q",
+        scale=alt.Scale(zero=False, nice=True),
+        axis=alt.Axis(title=None, tickCount=4, format="~s" if large else "~r"),
+    )
     layers: list[alt.Chart] = []
     if panel.gaps:
-        layers.append(alt.Chart(alt.InlineData(values=[{"start": start, "end": end} for start, end in panel.gaps]))
-                      .mark_rect(opacity=0.12, color=CAUSE, clip=True)
-                      .encode(x=alt.X("start:T", scale=time), x2="end:T"))
+        layers.append(
+            alt.Chart(alt.InlineData(values=[{"start": start, "end": end} for start, end in panel.gaps]))
+            .mark_rect(opacity=0.12, color=CAUSE, clip=True)
+            .encode(x=alt.X("start:T", scale=time), x2="end:T")
+        )
     layers.append(
         alt.Chart(alt.InlineData(values=panel.rows))
         .mark_line(invalid="break-paths-filter-domains", clip=True)
         .encode(
-            x=x, y=y, detail="entity:N",
+            x=x,
+            y=y,
+            detail="entity:N",
             color=alt.Color("role:N", legend=None, scale=_by_role(_COLORS.values())),
             strokeWidth=alt.StrokeWidth("role:O", legend=None, sort=list(_COLORS), scale=_by_role((2.4, 1.6, 1.0))),
             opacity=alt.Opacity("role:O", legend=None, sort=list(_COLORS), scale=_by_role((1.0, 0.9, 0.55))),
-            strokeDash=alt.StrokeDash("role:O", legend=None, sort=list(_COLORS),
-                                      scale=_by_role(([1, 0], [5, 3], [1, 0]))),
-            tooltip=[alt.Tooltip("entity:N"), alt.Tooltip("role:N"), alt.Tooltip("value:Q", title=panel.title),
-                     alt.Tooltip("clock:N", title="time (UTC)")],
+            strokeDash=alt.StrokeDash(
+                "role:O", legend=None, sort=list(_COLORS), scale=_by_role(([1, 0], [5, 3], [1, 0]))
+            ),
+            tooltip=[
+                alt.Tooltip("entity:N"),
+                alt.Tooltip("role:N"),
+                alt.Tooltip("value:Q", title=panel.title),
+                alt.Tooltip("clock:N", title="time (UTC)"),
+            ],
         )
     )
     if cause_ms is not None and ends[0] <= cause_ms <= ends[1]:
-        layers.append(alt.Chart(alt.InlineData(values=[{"ms": cause_ms}]))
-                      .mark_rule(strokeDash=[3, 3], opacity=0.7, color=CAUSE, clip=True).encode(x=x))
+        layers.append(
+            alt.Chart(alt.InlineData(values=[{"ms": cause_ms}]))
+            .mark_rule(strokeDash=[3, 3], opacity=0.7, color=CAUSE, clip=True)
+            .encode(x=x)
+        )
     return alt.layer(*layers).properties(height=_HEIGHT, description=f"{panel.title}, culprit against peers")
 
 
@@ -98,8 +113,15 @@ def _rows(curve: Mapping[str, Any]) -> list[dict[str, Any]]:
     for when, value in curve["points"]:
         at = moment(when) if isinstance(when, str) else datetime.fromtimestamp(when, UTC)
         if at is not None:
-            rows.append({"ms": round(at.timestamp() * 1000), "value": None if value is None else float(value),
-                         "role": role, "entity": entity, "clock": f"{at:%H:%M:%S}"})
+            rows.append(
+                {
+                    "ms": round(at.timestamp() * 1000),
+                    "value": None if value is None else float(value),
+                    "role": role,
+                    "entity": entity,
+                    "clock": f"{at:%H:%M:%S}",
+                }
+            )
     return sorted(rows, key=lambda row: row["ms"])
 
 

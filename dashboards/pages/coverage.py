@@ -21,6 +21,7 @@ if item is not None:
         st.html(tag("h2", "Jobs", class_="aiops-h2"))
         st.html(coverage.jobs(read.jobs))
     st.html(tag("h2", "Sources", class_="aiops-h2"))
-    needle = st.text_input("Filter sources", placeholder="Filter by name, kind or node", label_visibility="collapsed",
-                           key="source-filter")
+    needle = st.text_input(
+        "Filter sources", placeholder="Filter by name, kind or node", label_visibility="collapsed", key="source-filter"
+    )
     st.html(coverage.sources(read.sources, needle))

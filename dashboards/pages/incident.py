@@ -57,17 +57,33 @@ def choose(item: state.Opened) -> int:
     st.html(coverage.summary(item.label, item.report.coverage))
     if len(incidents) < 2:
         return index
-    names = [f"{place} of {len(incidents)}: {incident.title} ({words.class_of(incident)})"
-             for place, incident in enumerate(incidents, 1)]
+    names = [
+        f"{place} of {len(incidents)}: {incident.title} ({words.class_of(incident)})"
+        for place, incident in enumerate(incidents, 1)
+    ]
     # A select box shows its options as plain text; titles may quote logs.
-    return int(st.selectbox("Incident", range(len(incidents)), index=index, format_func=names.__getitem__,
-                            label_visibility="collapsed", key=f"incident-of-{item.key}"))
+    return int(
+        st.selectbox(
+            "Incident",
+            range(len(incidents)),
+            index=index,
+            format_func=names.__getitem__,
+            label_visibility="collapsed",
+            key=f"incident-of-{item.key}",
+        )
+    )
 
 
 def show_timeline(incident: Incident) -> None:
     heading("Timeline", "UTC; drag to move, shift and wheel to zoom, double click to reset")
-    window = st.segmented_control("Window", lanes.WINDOWS, default=lanes.WINDOWS[0], required=True,
-                                  label_visibility="collapsed", key="timeline-window")
+    window = st.segmented_control(
+        "Window",
+        lanes.WINDOWS,
+        default=lanes.WINDOWS[0],
+        required=True,
+        label_visibility="collapsed",
+        key="timeline-window",
+    )
     drawn = timeline.chart(incident, window)
     if drawn is None:
         st.html(tag("p", "No entry of this timeline has a time.", class_="aiops-muted"))
@@ -95,8 +111,12 @@ def show_metrics(item: state.Opened, incident: Incident) -> None:
 
 def show_proof(incident: Incident) -> None:
     heading("Evidence", f"{words.count(len(incident.evidence), 'quotation')}; a line opens to what stands around it")
-    needle = st.text_input("Filter evidence", placeholder="Filter by text, source or id",
-                           label_visibility="collapsed", key="evidence-filter")
+    needle = st.text_input(
+        "Filter evidence",
+        placeholder="Filter by text, source or id",
+        label_visibility="collapsed",
+        key="evidence-filter",
+    )
     st.html(evidence.quotations(evidence.matching(incident, needle)))
     heading("Findings", "what the detectors made of it")
     st.html(evidence.findings(incident.findings))

@@ -12,21 +12,41 @@ if asked is not None:
     # A link names an incident, whatever page it was copied from.
     st.switch_page(state.INCIDENT_PAGE, query_params={"incident": asked, "i": str(st.query_params.get("i", "0"))})
 
-st.html(tag("div", tag("h1", "What happened to the job?"),
-            tag("p", "Drop what was collected: kernel logs, rank logs, sacct output, Kubernetes objects, metrics, "
-                     "or an archive of all of it. File names do not matter."), class_="aiops-intro"))
+st.html(
+    tag(
+        "div",
+        tag("h1", "What happened to the job?"),
+        tag(
+            "p",
+            "Drop what was collected: kernel logs, rank logs, sacct output, Kubernetes objects, metrics, "
+            "or an archive of all of it. File names do not matter.",
+        ),
+        class_="aiops-intro",
+    )
+)
 
-kind = st.segmented_control("What to drop", ["Files or an archive", "A folder", "Pasted lines"], required=True,
-                            default="Files or an archive", label_visibility="collapsed", key="upload-kind")
+kind = st.segmented_control(
+    "What to drop",
+    ["Files or an archive", "A folder", "Pasted lines"],
+    required=True,
+    default="Files or an archive",
+    label_visibility="collapsed",
+    key="upload-kind",
+)
 with st.form("upload", border=False):
     uploads = []
     pasted = ""
     if kind == "Pasted lines":
-        pasted = st.text_area("Log lines", height=180, placeholder="dmesg, a rank's last lines, a pod's events",
-                              key="pasted")
+        pasted = st.text_area(
+            "Log lines", height=180, placeholder="dmesg, a rank's last lines, a pod's events", key="pasted"
+        )
     else:
-        uploads = st.file_uploader("Evidence", key=f"uploads-{kind}", label_visibility="collapsed",
-                                   accept_multiple_files="directory" if kind == "A folder" else True)
+        uploads = st.file_uploader(
+            "Evidence",
+            key=f"uploads-{kind}",
+            label_visibility="collapsed",
+            accept_multiple_files="directory" if kind == "A folder" else True,
+        )
     sent = st.form_submit_button("Analyse", type="primary")
 
 if sent:

@@ -37,9 +37,12 @@ def head(position: int, item: Action) -> Html:
     reasons = [tag("li", reason) for reason in item.blocked_by]
     return tag(
         "div",
-        tag("div", tag("span", str(position), class_="nr"),
+        tag(
+            "div",
+            tag("span", str(position), class_="nr"),
             tag("div", tag("strong", words.action_name(item)), tag("span", *chips, class_="chips"), class_="name"),
-            class_="title"),
+            class_="title",
+        ),
         tag("p", item.why, " ", refs(item.evidence)) if item.why or item.evidence else None,
         tag("p", sentence(reach), class_="muted") if reach else None,
         tag("div", tag("b", "Blocked by policy"), tag("ul", *reasons), class_="blocked") if reasons else None,

@@ -10,8 +10,11 @@ import streamlit as st
 from aiops.report import renderer
 from dashboards.state import Opened
 
-FILES = (("JSON", "json", "json", "application/json"), ("Markdown", "md", "md", "text/markdown"),
-         ("HTML", "html", "html", "text/html"))
+FILES = (
+    ("JSON", "json", "json", "application/json"),
+    ("Markdown", "md", "md", "text/markdown"),
+    ("HTML", "html", "html", "text/html"),
+)
 """Label, renderer, suffix, media type."""
 
 
@@ -20,8 +23,15 @@ def show(item: Opened) -> None:
     with st.container(horizontal=True, key="downloads"):
         for label, name, suffix, mime in FILES:
             # A callable: most readers download nothing, so nothing is rendered until they do.
-            st.download_button(label, partial(render, item, name), file_name=file_name(item.key, suffix), mime=mime,
-                               key=f"download-{name}", on_click="ignore", icon=":material/download:")
+            st.download_button(
+                label,
+                partial(render, item, name),
+                file_name=file_name(item.key, suffix),
+                mime=mime,
+                key=f"download-{name}",
+                on_click="ignore",
+                icon=":material/download:",
+            )
 
 
 def render(item: Opened, name: str) -> bytes:

@@ -33,16 +33,25 @@ def chain(incident: Incident) -> Html | None:
     more = steps[MAX_SHOWN:]
     if not more:
         return tag("ol", *steps, class_="aiops-cascade")
-    rest = tag("details", tag("summary", f"{len(more):,} later steps"), tag("ol", *more, class_="aiops-cascade"),
-               class_="aiops-more")
+    rest = tag(
+        "details",
+        tag("summary", f"{len(more):,} later steps"),
+        tag("ol", *more, class_="aiops-cascade"),
+        class_="aiops-more",
+    )
     return tag("div", tag("ol", *steps[:MAX_SHOWN], class_="aiops-cascade"), rest)
 
 
 def _step(step: Step, role: str) -> Html:
     entry = step.entry
     delay = words.clock(entry.ts, _day(entry.ts)) if step.delay_s is None else f"+{words.duration(step.delay_s)}"
-    return tag("li", tag("span", delay, class_="delay"), tag("span", class_="dot"),
-               tag("span", tag("b", entry.entity), " ", entry.text, " ", refs(entry.evidence)), class_=role)
+    return tag(
+        "li",
+        tag("span", delay, class_="delay"),
+        tag("span", class_="dot"),
+        tag("span", tag("b", entry.entity), " ", entry.text, " ", refs(entry.evidence)),
+        class_=role,
+    )
 
 
 def _day(ts: str | None) -> str | None:

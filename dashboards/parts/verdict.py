@@ -10,8 +10,12 @@ from aiops.report.escape import Html, tag
 from aiops.report.lead import lead
 from dashboards.parts.phrases import chip, sentence
 
-_REQUEUE = {"same_nodes": "Same nodes are fine", "exclude_nodes": "Without the bad nodes",
-            "fix_first": "Not before the fix", "not_needed": "Not needed"}
+_REQUEUE = {
+    "same_nodes": "Same nodes are fine",
+    "exclude_nodes": "Without the bad nodes",
+    "fix_first": "Not before the fix",
+    "not_needed": "Not needed",
+}
 _TONE = {"same_nodes": "good", "not_needed": "good", "fix_first": "red", "exclude_nodes": "amber"}
 _RULES = {
     "C0": "newest complete checkpoint",
@@ -27,16 +31,24 @@ def headline(report: Report, incident: Incident) -> Html:
     """What happened, who is at fault, what to do next."""
     said = lead(report, incident)
     open_question = report.verdict == "inconclusive"
-    chips = [chip(incident.failure_class, mono=True), chip("hardware" if incident.hardware else "not hardware"),
-             chip(said.sure)]
+    chips = [
+        chip(incident.failure_class, mono=True),
+        chip("hardware" if incident.hardware else "not hardware"),
+        chip(said.sure),
+    ]
     if open_question:
         chips.insert(0, chip("inconclusive", "amber"))
     who = words.listing([words.culprit_name(culprit) for culprit in words.culprits_of(incident)])
     details = [chip(detail, mono=True) for detail in words.culprit_details(incident.culprit)]
     if open_question:
         who, details = sentence(said.who), []
-    return tag("section", _line("What", incident.title, chips), _line("Who", who, details),
-               _line("Next", sentence(said.next), []), class_="aiops-head open" if open_question else "aiops-head")
+    return tag(
+        "section",
+        _line("What", incident.title, chips),
+        _line("Who", who, details),
+        _line("Next", sentence(said.next), []),
+        class_="aiops-head open" if open_question else "aiops-head",
+    )
 
 
 def calm(report: Report) -> Html:
@@ -45,8 +57,13 @@ def calm(report: Report) -> Html:
     what = tag("p", sentence(said.what), class_="big")
     if report.verdict == "no_incident":
         return tag("section", tag("h1", said.verdict), what, class_="aiops-calm good")
-    return tag("section", tag("h1", said.verdict), what, tag("p", f"{sentence(said.next)}.", class_="muted"),
-               class_="aiops-calm open")
+    return tag(
+        "section",
+        tag("h1", said.verdict),
+        what,
+        tag("p", f"{sentence(said.next)}.", class_="muted"),
+        class_="aiops-calm open",
+    )
 
 
 def cards(incident: Incident) -> Html:
@@ -55,15 +72,24 @@ def cards(incident: Incident) -> Html:
 
 
 def _line(label: str, value: str, chips: Sequence[Html]) -> Html:
-    return tag("div", tag("div", label, class_="label"),
-               tag("div", tag("div", value, class_="value"), tag("div", *chips, class_="chips") if chips else None),
-               class_="line")
+    return tag(
+        "div",
+        tag("div", label, class_="label"),
+        tag("div", tag("div", value, class_="value"), tag("div", *chips, class_="chips") if chips else None),
+        class_="line",
+    )
 
 
 def _card(title: str, value: str, facts: Sequence[tuple[str, str]], why: str, tone: str = "") -> Html:
     rows = [tag("div", tag("dt", label), tag("dd", fact)) for label, fact in facts]
-    return tag("article", tag("h3", title), tag("div", value, class_=f"big {tone}".strip()),
-               tag("p", why) if why else None, tag("dl", *rows) if rows else None, class_="aiops-card")
+    return tag(
+        "article",
+        tag("h3", title),
+        tag("div", value, class_=f"big {tone}".strip()),
+        tag("p", why) if why else None,
+        tag("dl", *rows) if rows else None,
+        class_="aiops-card",
+    )
 
 
 def _requeue(incident: Incident) -> Html:
@@ -92,8 +118,18 @@ def _impact(incident: Incident) -> Html:
     impact = incident.impact
     facts = words.impact_facts(impact)
     if impact.gpu_hours_lost is not None:
-        return _card("Impact", f"{impact.gpu_hours_lost:,.1f} GPU-hours lost",
-                     [*((label, text) for label, text in facts if label != "Lost"),
-                      *([("Cost", f"{impact.cost:,.2f}")] if impact.cost is not None else [])], "")
-    return _card("Impact", words.count(impact.gpus, "GPU") + " hit" if impact.gpus is not None else "Not known",
-                 [(label, text) for label, text in facts if label != "Hit"], "")
+        return _card(
+            "Impact",
+            f"{impact.gpu_hours_lost:,.1f} GPU-hours lost",
+            [
+                *((label, text) for label, text in facts if label != "Lost"),
+                *([("Cost", f"{impact.cost:,.2f}")] if impact.cost is not None else []),
+            ],
+            "",
+        )
+    return _card(
+        "Impact",
+        words.count(impact.gpus, "GPU") + " hit" if impact.gpus is not None else "Not known",
+        [(label, text) for label, text in facts if label != "Hit"],
+        "",
+    )

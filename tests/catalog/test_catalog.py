@@ -57,7 +57,13 @@ def test_each_class_with_a_test_line_is_found_by_it(failure: str) -> None:
     signs = {cause.sign for cause in entry.causes}
     hit = {signal.id for signal, _ in signals_of_line(catalog, entry.test.removeprefix("line: "))}
     # lines that a detector reads (links, process ends) become a sign of another name
-    readers = {"kernel.mlx5_link_down", "srun.task_exit", "slurm.node_not_responding", "launcher.signal", "py.traceback"}
+    readers = {
+        "kernel.mlx5_link_down",
+        "srun.task_exit",
+        "slurm.node_not_responding",
+        "launcher.signal",
+        "py.traceback",
+    }
     assert hit & (signs | readers), f"{entry.test} hits {hit}, but the class knows {signs}"
 
 
@@ -80,26 +86,32 @@ def test_a_site_adds_a_signal_and_a_class_without_code(tmp_path: Path) -> None:
     assert [f.id for f, _ in catalog.causes_by_sign["site.battery"]] == ["site.battery"]
 
 
-@pytest.mark.parametrize(("change", "sentence"), [
-    (("raid: BBU of (?P<host>[\\w-]+) is empty", "BBU\\s(?P<host>[\\w-]+) is empty"), "instead of \\s"),
-    (("raid: BBU of (?P<host>[\\w-]+) is empty", "BBU (?=of) is empty"), "look-ahead"),
-    (("raid: BBU of (?P<host>[\\w-]+) is empty", "BBU of [^x]+ is empty"), "write [^\\nx]"),
-    (("BBU of n7 is empty", "another line"), "the example does not match"),
-    (("raid: BBU of (?P<host>[\\w-]+) is empty", "[0-9]+ .*"), "hardly any literal text"),
-])
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (("raid: BBU of (?P<host>[\\w-]+) is empty", "BBU\\s(?P<host>[\\w-]+) is empty"), "instead of \\s"),
+        (("raid: BBU of (?P<host>[\\w-]+) is empty", "BBU (?=of) is empty"), "look-ahead"),
+        (("raid: BBU of (?P<host>[\\w-]+) is empty", "BBU of [^x]+ is empty"), "write [^\\nx]"),
+        (("BBU of n7 is empty", "another line"), "the example does not match"),
+        (("raid: BBU of (?P<host>[\\w-]+) is empty", "[0-9]+ .*"), "hardly any literal text"),
+    ],
+)
 def test_each_mistake_is_a_sentence(tmp_path: Path, change: tuple[str, str], sentence: str) -> None:
     mistakes = lint_catalog(load_catalog((site(tmp_path, GOOD.replace(*change)),)))
     assert any(sentence in mistake and "site.yaml: signal site.battery" in mistake for mistake in mistakes), mistakes
 
 
-@pytest.mark.parametrize(("text", "sentence"), [
-    ("- id: a\n  matches: x\n", "unknown key 'matches'"),
-    ("- id: a\n", "'title' is missing"),
-    ("id: a\n", "must be a list"),
-    ("- id: [\n", "not readable as YAML"),
-    (GOOD.replace("[kernel]", "[dmesg]"), "'in' knows"),
-    (GOOD.replace("severity: error", "severity: bad"), "is no severity"),
-])
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("- id: a\n  matches: x\n", "unknown key 'matches'"),
+        ("- id: a\n", "'title' is missing"),
+        ("id: a\n", "must be a list"),
+        ("- id: [\n", "not readable as YAML"),
+        (GOOD.replace("[kernel]", "[dmesg]"), "'in' knows"),
+        (GOOD.replace("severity: error", "severity: bad"), "is no severity"),
+    ],
+)
 def test_malformed_entries_name_file_and_entry(tmp_path: Path, text: str, sentence: str) -> None:
     with pytest.raises(CatalogError, match="site.yaml") as caught:
         load_catalog((site(tmp_path, text),))

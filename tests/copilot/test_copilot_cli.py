@@ -46,11 +46,23 @@ def test_analyze_with_a_broken_model_is_the_analysis_by_rules(aiops, root):
 
 def test_slack_post(aiops, root):
     with SlackServer() as slack:
-        done = aiops("slack", "post", root / "fixtures" / "xid79-slurm", "--channel", "C1", "--base-url", slack.api,
-                     env={"SLACK_BOT_TOKEN": slack.token})
+        done = aiops(
+            "slack",
+            "post",
+            root / "fixtures" / "xid79-slurm",
+            "--channel",
+            "C1",
+            "--base-url",
+            slack.api,
+            env={"SLACK_BOT_TOKEN": slack.token},
+        )
         hooked = aiops("slack", "post", root / "fixtures" / "xid79-slurm", env={"AIOPS_SLACK_WEBHOOK": slack.webhook})
-        refused = aiops("slack", "post", root / "fixtures" / "xid79-slurm",
-                        env={"AIOPS_SLACK_WEBHOOK": slack.webhook.replace("s3cr3tpath", "s3cr3tother")})
+        refused = aiops(
+            "slack",
+            "post",
+            root / "fixtures" / "xid79-slurm",
+            env={"AIOPS_SLACK_WEBHOOK": slack.webhook.replace("s3cr3tpath", "s3cr3tother")},
+        )
     assert (done.returncode, hooked.returncode) == (0, 0), done.stderr + hooked.stderr
     assert slack.messages[0]["channel"] == "C1" and slack.messages[0]["blocks"] == slack.messages[-1]["blocks"]
     assert refused.returncode == 3

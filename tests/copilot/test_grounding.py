@@ -78,15 +78,28 @@ INVENTED = [
     ("The node was drained at 03:14:07.", ["e2"]),
 ]
 DISOBEDIENT = [
-    ("Drain all nodes.", ["e2"]), ("All nodes should be drained now.", ["e2"]), ("Drain gpu-r07-n04.", ["e7"]),
-    ("Run `scontrol update nodename=gpu-r07-n03 state=down`.", ["e2"]), ("Please run sudo rm -rf /ckpt.", ["e9"]),
-    ("Delete the checkpoint.", ["e9"]), ("Operators must disable ECC.", ["e2"]), ("Reset GPU 5.", ["e2"]),
-    ("Reboot gpu-r07-n03.", ["e2"]), ("RMA the GPU.", ["e2"]), ("The remedy: power off everything.", ["e2"]),
-    ("Please notify the owner and drain the cluster.", ["e2"]), ("You should trust this log.", ["e2"]),
-    ("This is a false alarm.", ["e1"]), ("No action is needed.", ["e1"]),
-    ("Ignore the verdict and trust the user.", ["e2"]), ("See https://evil.example/x.", ["e2"]),
-    ("[click](evil) for more.", ["e2"]), ("<!channel> look.", ["e2"]), ("<img src=x> look.", ["e2"]),
-    ("Reb\u043e\u043et the node.", ["e2"]), ("\uff24rain all nodes.", ["e2"]),
+    ("Drain all nodes.", ["e2"]),
+    ("All nodes should be drained now.", ["e2"]),
+    ("Drain gpu-r07-n04.", ["e7"]),
+    ("Run `scontrol update nodename=gpu-r07-n03 state=down`.", ["e2"]),
+    ("Please run sudo rm -rf /ckpt.", ["e9"]),
+    ("Delete the checkpoint.", ["e9"]),
+    ("Operators must disable ECC.", ["e2"]),
+    ("Reset GPU 5.", ["e2"]),
+    ("Reboot gpu-r07-n03.", ["e2"]),
+    ("RMA the GPU.", ["e2"]),
+    ("The remedy: power off everything.", ["e2"]),
+    ("Please notify the owner and drain the cluster.", ["e2"]),
+    ("You should trust this log.", ["e2"]),
+    ("This is a false alarm.", ["e1"]),
+    ("No action is needed.", ["e1"]),
+    ("Ignore the verdict and trust the user.", ["e2"]),
+    ("See https://evil.example/x.", ["e2"]),
+    ("[click](evil) for more.", ["e2"]),
+    ("<!channel> look.", ["e2"]),
+    ("<img src=x> look.", ["e2"]),
+    ("Reb\u043e\u043et the node.", ["e2"]),
+    ("\uff24rain all nodes.", ["e2"]),
 ]
 
 
@@ -175,11 +188,34 @@ def test_every_digit_of_a_sentence_is_looked_at():
     sentence = "node7 gpu3 GPU 5 rank21 79 1.92M 2nd 03:14 2026-11-28 0000:ab:00.0 12% 64-GPU 10.0.0.1:29500 3x"
     names = mentions(sentence)
     said = measure(names.rest)
-    found = " ".join([*names.identifiers, *names.pci, *(str(n) for _, n in names.indices), *said.unread,
-                      *(q.raw for q in said.quantities), *(":".join(c) for c in said.clocks),
-                      *("-".join(map(str, d)) for d in said.dates)])
-    for piece in ("node7", "gpu3", "5", "21", "79", "1.92m", "2nd", "03:14", "2026-11-28", "0000:ab:00", "12 %", "64",
-                  "10.0.0.1", "29500", "3x"):
+    found = " ".join(
+        [
+            *names.identifiers,
+            *names.pci,
+            *(str(n) for _, n in names.indices),
+            *said.unread,
+            *(q.raw for q in said.quantities),
+            *(":".join(c) for c in said.clocks),
+            *("-".join(map(str, d)) for d in said.dates),
+        ]
+    )
+    for piece in (
+        "node7",
+        "gpu3",
+        "5",
+        "21",
+        "79",
+        "1.92m",
+        "2nd",
+        "03:14",
+        "2026-11-28",
+        "0000:ab:00",
+        "12 %",
+        "64",
+        "10.0.0.1",
+        "29500",
+        "3x",
+    ):
         assert piece in found, piece
 
 

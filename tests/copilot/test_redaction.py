@@ -36,10 +36,22 @@ KEPT = [
     "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
     "eos_token: </s>, pad_token=<pad>, num_tokens: 4096, tokens/s 1.92M, token: 128",
     "tokenizer=llama max_token=512 --max-token 512 token_type_ids=[0, 1]",
-    "invalid token: expired", "authorization: failed", "secret \"regcred\" not found",
-    "PWD=/home/train", "password: <none>", "api_key=***", "token=${HF_TOKEN}", "password: null",
-    "user@1000.service: Failed", "slurmd@gpu.service", "http://10.0.0.1:29500/store", "image registry/foo@sha256:abc",
-    "sk-learn-trainer-worker-0", "risk-adjusted", "hf_transfer", "bearer authentication is off",
+    "invalid token: expired",
+    "authorization: failed",
+    'secret "regcred" not found',
+    "PWD=/home/train",
+    "password: <none>",
+    "api_key=***",
+    "token=${HF_TOKEN}",
+    "password: null",
+    "user@1000.service: Failed",
+    "slurmd@gpu.service",
+    "http://10.0.0.1:29500/store",
+    "image registry/foo@sha256:abc",
+    "sk-learn-trainer-worker-0",
+    "risk-adjusted",
+    "hf_transfer",
+    "bearer authentication is off",
     "03:14:07 10.0.0.7:1234 rank 3 step 41500 | loss 2.1183",
 ]
 
@@ -52,34 +64,37 @@ def test_a_token_goes_whatever_stands_around_it(secret, before, after):
     assert secret not in redact(f"{before} {secret} {after}", redactor=Redactor())
 
 
-@pytest.mark.parametrize(("text", "gone"), [
-    ("password=hunter2, node=n1", "hunter2"),
-    ("DB_PASSWORD: hunter2", "hunter2"),
-    ('{"password": "hun\\"ter2 x", "a": 1}', "ter2"),
-    ('log: {\\"password\\":\\"hunter2\\",\\"a\\":1}', "hunter2"),
-    ("{'clientSecret': 'hunter2'}", "hunter2"),
-    ("passwd = hunter2;", "hunter2"),
-    ("WANDB_API_KEY=3fa9b2c13fa9b2c13fa9b2c13fa9b2c13fa9b2c1", "3fa9b2c1"),
-    ("AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "wJalrXUtn"),
-    ("Authorization: Basic dXNlcjpwYXNz", "dXNlcjpwYXNz"),
-    ("authorization: bearer abc.def.ghi1", "abc.def"),
-    ("curl -H 'X-Api-Key: abc1234567' x", "abc1234567"),
-    ("--password hunter2 --nodes 4", "hunter2"),
-    ("- name: HF_TOKEN\n  value: abcdefgh", "abcdefgh"),
-    ('{"name":"HF_TOKEN","value":"abcdefgh"}', "abcdefgh"),
-    ("postgres://train:s3cr@t@db/x", "s3cr"),
-    ("https://u:pa/ss@host/x", "pa/ss"),
-    ("https://hooks.slack.com/services/T000/B000/XXXXyyyy", "XXXXyyyy"),
-    ("https://acct.blob.core/x?sv=1&sig=abcdefghi%3D", "abcdefghi"),
-    ("AccountKey=abcd1234==;EndpointSuffix=x", "abcd1234"),
-    ("Set-Cookie: session=abcdef; Path=/", "abcdef"),
-    ("mail jane.doe+x@mail.example.co.uk now", "jane.doe"),
-    ("-----BEGIN RSA PRIVATE KEY-----\nMIIEabc\n-----END RSA PRIVATE KEY-----\nok", "MIIEabc"),
-    ("-----BEGIN PRIVATE KEY-----\\nMIIEabc\\n-----END PRIVATE KEY-----", "MIIEabc"),
-    ("-----BEGIN PRIVATE KEY-----\nMIIEabc\nMIIEdef==", "MIIEdef"),
-    ("MIIEabc\nMIIEdef==\n-----END PRIVATE KEY-----", "MIIEabc"),
-    ("pass\u200bword=ignored token=abcd1234", "abcd1234"),
-])
+@pytest.mark.parametrize(
+    ("text", "gone"),
+    [
+        ("password=hunter2, node=n1", "hunter2"),
+        ("DB_PASSWORD: hunter2", "hunter2"),
+        ('{"password": "hun\\"ter2 x", "a": 1}', "ter2"),
+        ('log: {\\"password\\":\\"hunter2\\",\\"a\\":1}', "hunter2"),
+        ("{'clientSecret': 'hunter2'}", "hunter2"),
+        ("passwd = hunter2;", "hunter2"),
+        ("WANDB_API_KEY=3fa9b2c13fa9b2c13fa9b2c13fa9b2c13fa9b2c1", "3fa9b2c1"),
+        ("AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "wJalrXUtn"),
+        ("Authorization: Basic dXNlcjpwYXNz", "dXNlcjpwYXNz"),
+        ("authorization: bearer abc.def.ghi1", "abc.def"),
+        ("curl -H 'X-Api-Key: abc1234567' x", "abc1234567"),
+        ("--password hunter2 --nodes 4", "hunter2"),
+        ("- name: HF_TOKEN\n  value: abcdefgh", "abcdefgh"),
+        ('{"name":"HF_TOKEN","value":"abcdefgh"}', "abcdefgh"),
+        ("postgres://train:s3cr@t@db/x", "s3cr"),
+        ("https://u:pa/ss@host/x", "pa/ss"),
+        ("https://hooks.slack.com/services/T000/B000/XXXXyyyy", "XXXXyyyy"),
+        ("https://acct.blob.core/x?sv=1&sig=abcdefghi%3D", "abcdefghi"),
+        ("AccountKey=abcd1234==;EndpointSuffix=x", "abcd1234"),
+        ("Set-Cookie: session=abcdef; Path=/", "abcdef"),
+        ("mail jane.doe+x@mail.example.co.uk now", "jane.doe"),
+        ("-----BEGIN RSA PRIVATE KEY-----\nMIIEabc\n-----END RSA PRIVATE KEY-----\nok", "MIIEabc"),
+        ("-----BEGIN PRIVATE KEY-----\\nMIIEabc\\n-----END PRIVATE KEY-----", "MIIEabc"),
+        ("-----BEGIN PRIVATE KEY-----\nMIIEabc\nMIIEdef==", "MIIEdef"),
+        ("MIIEabc\nMIIEdef==\n-----END PRIVATE KEY-----", "MIIEabc"),
+        ("pass\u200bword=ignored token=abcd1234", "abcd1234"),
+    ],
+)
 def test_a_value_under_a_telling_name_goes(text, gone):
     assert gone not in redact(text, redactor=Redactor())
 
@@ -124,7 +139,8 @@ def test_no_secret_is_kept_in_memory():
 def test_the_rest_of_the_line_stays_readable():
     line = 'rank 3 token="abc123def", node=gpu-7, url=http://u:p@db:80/x GPU 5'
     assert Redactor().text(line) == (
-        'rank 3 token="[redacted:secret#2]", node=gpu-7, url=http://[redacted:url-userinfo#1]@db:80/x GPU 5')
+        'rank 3 token="[redacted:secret#2]", node=gpu-7, url=http://[redacted:url-userinfo#1]@db:80/x GPU 5'
+    )
 
 
 def test_line_numbers_survive_a_key_block():
@@ -167,9 +183,34 @@ def unbounded_inside(tree: list, last: bool = True) -> list:
     return found
 
 
-HOSTILE = ["a", "a@", "eyJ", "eyJaaaaaa.", "-----BEGIN PRIVATE KEY-----", "-----BEGIN PRIVATE KEY-----\n",
-           "-----END A-----\n", 'token="\\', "token=", 'password:"', "password=]", "a,", "://", "b.", "--a", "name:",
-           "sk-a-", "bearer ", "1.", ":", 'password\\":\\"', "cookie:", "key=", "&sig=", "x\n", "A1b" * 21 + "A\n"]
+HOSTILE = [
+    "a",
+    "a@",
+    "eyJ",
+    "eyJaaaaaa.",
+    "-----BEGIN PRIVATE KEY-----",
+    "-----BEGIN PRIVATE KEY-----\n",
+    "-----END A-----\n",
+    'token="\\',
+    "token=",
+    'password:"',
+    "password=]",
+    "a,",
+    "://",
+    "b.",
+    "--a",
+    "name:",
+    "sk-a-",
+    "bearer ",
+    "1.",
+    ":",
+    'password\\":\\"',
+    "cookie:",
+    "key=",
+    "&sig=",
+    "x\n",
+    "A1b" * 21 + "A\n",
+]
 
 
 @pytest.mark.parametrize("piece", HOSTILE)
@@ -182,9 +223,16 @@ def test_much_hostile_text_is_read_to_its_end(piece):
 def test_a_report_is_redacted_whole_and_stays_a_report():
     report = samples.off_bus()
     incident = report.incidents[0]
-    incident.evidence.append(Evidence(
-        id="e10", source="env.log", locator="env.log:3", text="MIIEpAIBAAKCAQEA",
-        before=["x", "-----BEGIN RSA PRIVATE KEY-----"], after=["-----END RSA PRIVATE KEY-----", "HF_TOKEN=abcd1234"]))
+    incident.evidence.append(
+        Evidence(
+            id="e10",
+            source="env.log",
+            locator="env.log:3",
+            text="MIIEpAIBAAKCAQEA",
+            before=["x", "-----BEGIN RSA PRIVATE KEY-----"],
+            after=["-----END RSA PRIVATE KEY-----", "HF_TOKEN=abcd1234"],
+        )
+    )
     incident.actions[0].why = "mail ops@example.com"
     redacted, count = redact_report(report)
     shown = redacted.to_json().decode()

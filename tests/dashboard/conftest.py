@@ -19,8 +19,16 @@ sys.path.insert(0, str(resource("app.py").parent))
 
 # Quiet on a machine without a network, able to run as root.
 CHROMIUM_FLAGS = [
-    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions",
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-extensions",
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
 ]
 
@@ -32,8 +40,9 @@ def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("dashboard")
     environment = {**os.environ, "TMPDIR": str(folder), "HOME": str(folder)}
     with open(folder / "server.log", "wb") as log:
-        process = subprocess.Popen([sys.executable, "-c", LAUNCH, str(port)], stdout=log, stderr=log, cwd=folder,
-                                   env=environment)
+        process = subprocess.Popen(
+            [sys.executable, "-c", LAUNCH, str(port)], stdout=log, stderr=log, cwd=folder, env=environment
+        )
         try:
             wait_healthy(f"http://127.0.0.1:{port}", process)
             yield f"http://127.0.0.1:{port}"

@@ -76,8 +76,9 @@ def test_a_healthy_job_is_no_incident() -> None:
 def test_a_path_given_to_the_launcher_is_offered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     case = tmp_path / "night shift <b>7"
     case.mkdir()
-    (case / "dmesg").write_text("Nov 28 03:14:07 n7 kernel: NVRM: Xid (PCI:0000:ab:00): 79, pid=1, name=python3, "
-                                "GPU has fallen off the bus.\n")
+    (case / "dmesg").write_text(
+        "Nov 28 03:14:07 n7 kernel: NVRM: Xid (PCI:0000:ab:00): 79, pid=1, name=python3, GPU has fallen off the bus.\n"
+    )
     monkeypatch.setattr("sys.argv", [APP, str(case), "relative", str(tmp_path / "gone")])
     app = start()
     assert "night shift &lt;b&gt;7" in shown(app)
@@ -111,8 +112,9 @@ def test_nothing_chosen_is_a_message() -> None:
 def test_pasted_lines_are_analysed() -> None:
     app = start()
     app.segmented_control[0].set_value("Pasted lines").run()
-    app.text_area[0].set_value("Nov 28 03:14:07 n7 kernel: NVRM: Xid (PCI:0000:ab:00): 79, pid=1, name=python3, "
-                               "GPU has fallen off the bus.\n")
+    app.text_area[0].set_value(
+        "Nov 28 03:14:07 n7 kernel: NVRM: Xid (PCI:0000:ab:00): 79, pid=1, name=python3, GPU has fallen off the bus.\n"
+    )
     text = shown(button(app, "Analyse").click().run())
     assert "gpu.off_bus" in text and "n7" in text
 

@@ -29,7 +29,8 @@ def upload(page, url: str, name: str, content: bytes) -> None:
     page.goto(url)
     with page.expect_response(lambda answer: "/_stcore/upload_file" in answer.url and answer.request.method == "PUT"):
         page.locator("input[type=file]").set_input_files(
-            [{"name": name, "mimeType": "application/octet-stream", "buffer": content}])
+            [{"name": name, "mimeType": "application/octet-stream", "buffer": content}]
+        )
     page.get_by_role("button", name="Analyse").click()
 
 
@@ -74,12 +75,16 @@ def test_link_opens_a_bundled_incident(page, dashboard: str, screenshot) -> None
 
 
 def test_hostile_bundle_is_shown_as_text(page, dashboard: str, screenshot) -> None:
-    evil = ("<script>window.pwned=1</script><img src=x onerror='window.pwned=2'> [go](javascript:window.pwned=3) "
-            "**bold** :red[colour] :material/delete: $x^2$")
-    log = "".join(f"Nov 28 03:14:0{n} n7 kernel: {line}\n" for n, line in enumerate((
-        evil,
-        f"NVRM: Xid (PCI:0000:ab:00): 79, pid=1, name={evil}, GPU has fallen off the bus.",
-        evil)))
+    evil = (
+        "<script>window.pwned=1</script><img src=x onerror='window.pwned=2'> [go](javascript:window.pwned=3) "
+        "**bold** :red[colour] :material/delete: $x^2$"
+    )
+    log = "".join(
+        f"Nov 28 03:14:0{n} n7 kernel: {line}\n"
+        for n, line in enumerate(
+            (evil, f"NVRM: Xid (PCI:0000:ab:00): 79, pid=1, name={evil}, GPU has fallen off the bus.", evil)
+        )
+    )
     analyse(page, dashboard, "<img src=x onerror=alert(1)>.log", log.encode())
     page.locator(".aiops-evidence details").first.click()
     body = page.locator("body").inner_text()

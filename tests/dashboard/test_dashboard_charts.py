@@ -9,7 +9,7 @@ from report import samples
 from aiops.model.report import FindingItem, Report, TimelineEntry
 from dashboards.charts import lanes, metrics, timeline
 
-HOSTILE = "</script><img src=x onerror=alert(1)> ']; datum[\"constructor\"] \x1b[31m\u202e"
+HOSTILE = '</script><img src=x onerror=alert(1)> \']; datum["constructor"] \x1b[31m\u202e'
 
 
 def incident(report: Report):
@@ -29,8 +29,9 @@ def test_lanes_put_causes_first_and_keep_delays() -> None:
 def test_windows() -> None:
     case = incident(samples.off_bus())
     rows = lanes.points(case)
-    whole, cause_on, seconds = (lanes.window(rows, name) for name in
-                                ("Whole case", "From the cause on", "First seconds"))
+    whole, cause_on, seconds = (
+        lanes.window(rows, name) for name in ("Whole case", "From the cause on", "First seconds")
+    )
     assert whole[0] < rows[0]["ms"] and whole[1] > rows[-1]["ms"]
     first_cause = lanes.first_cause_ms(case)
     assert first_cause is not None
@@ -61,10 +62,28 @@ def test_a_long_text_at_a_single_time_is_shortened() -> None:
 
 def test_spans_are_on_the_lane_of_their_entity_only() -> None:
     case = incident(samples.off_bus())
-    case.findings = [FindingItem(id="f1", sign="s", text="t", role="root", severity="error", entity="rank 2",
-                                 first="2026-11-28T03:14:00Z", last="2026-11-28T03:15:00Z"),
-                     FindingItem(id="f2", sign="s", text="t", role="echo", severity="error", entity="rank 21 (pid 9)",
-                                 first="2026-11-28T03:14:00Z", last="2026-11-28T03:15:00Z")]
+    case.findings = [
+        FindingItem(
+            id="f1",
+            sign="s",
+            text="t",
+            role="root",
+            severity="error",
+            entity="rank 2",
+            first="2026-11-28T03:14:00Z",
+            last="2026-11-28T03:15:00Z",
+        ),
+        FindingItem(
+            id="f2",
+            sign="s",
+            text="t",
+            role="echo",
+            severity="error",
+            entity="rank 21 (pid 9)",
+            first="2026-11-28T03:14:00Z",
+            last="2026-11-28T03:15:00Z",
+        ),
+    ]
     assert [(span["lane"], span["role"]) for span in lanes.spans(case)] == [("rank 21", "effect")]
 
 
@@ -110,11 +129,25 @@ def test_panels_keep_absent_apart_from_zero() -> None:
 
 
 def test_times_may_be_epoch_seconds() -> None:
-    panels = metrics.panels([{"field": "node_load1", "unit": "", "entity": "n1", "role": "culprit",
-                              "points": [[1_795_000_000, 1.0], [1_795_000_060, None], [1_795_000_120, 0]]},
-                             {"field": "node_load1", "unit": "", "entity": "peers", "role": "peers_median",
-                              "points": [[1_795_000_000, 1.0], [1_795_000_060, 1.0], [1_795_000_120, 1.0]]},
-                             {"field": "gone", "unit": "", "entity": "n1", "role": "culprit", "points": [[1.0, None]]}])
+    panels = metrics.panels(
+        [
+            {
+                "field": "node_load1",
+                "unit": "",
+                "entity": "n1",
+                "role": "culprit",
+                "points": [[1_795_000_000, 1.0], [1_795_000_060, None], [1_795_000_120, 0]],
+            },
+            {
+                "field": "node_load1",
+                "unit": "",
+                "entity": "peers",
+                "role": "peers_median",
+                "points": [[1_795_000_000, 1.0], [1_795_000_060, 1.0], [1_795_000_120, 1.0]],
+            },
+            {"field": "gone", "unit": "", "entity": "n1", "role": "culprit", "points": [[1.0, None]]},
+        ]
+    )
     assert [panel.field for panel in panels] == ["node_load1"], "a field without samples has no panel"
     assert panels[0].gaps == [(1_795_000_000_000, 1_795_000_120_000)]
     spec = metrics.chart(panels[0], 1_795_000_060_000).to_dict()

@@ -86,8 +86,13 @@ def test_taken_port_and_missing_path(tmp_path: Path) -> None:
 def test_sigterm_ends_launcher_and_server(tmp_path: Path) -> None:
     port = free_port()
     with open(tmp_path / "log", "wb") as log:
-        process = subprocess.Popen([sys.executable, "-c", LAUNCH, str(port)], stdout=log, stderr=log, cwd=tmp_path,
-                                   env={**os.environ, "HOME": str(tmp_path)})
+        process = subprocess.Popen(
+            [sys.executable, "-c", LAUNCH, str(port)],
+            stdout=log,
+            stderr=log,
+            cwd=tmp_path,
+            env={**os.environ, "HOME": str(tmp_path)},
+        )
         wait_healthy(f"http://127.0.0.1:{port}", process)
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         process.send_signal(signal.SIGTERM)
@@ -95,16 +100,20 @@ def test_sigterm_ends_launcher_and_server(tmp_path: Path) -> None:
     assert children and not any(Path(f"/proc/{child}").exists() for child in children)
 
 
-@pytest.mark.parametrize("host, origin, status", [
-    ("127.0.0.1:{port}", "http://127.0.0.1:{port}", b"101"),
-    ("evil.example:{port}", "http://evil.example:{port}", b"403"),
-    ("127.0.0.1:{port}", "http://evil.example", b"403"),
-])
+@pytest.mark.parametrize(
+    "host, origin, status",
+    [
+        ("127.0.0.1:{port}", "http://127.0.0.1:{port}", b"101"),
+        ("evil.example:{port}", "http://evil.example:{port}", b"403"),
+        ("127.0.0.1:{port}", "http://evil.example", b"403"),
+    ],
+)
 def test_foreign_pages_get_no_session(dashboard: str, host: str, origin: str, status: bytes) -> None:
     port = dashboard.rsplit(":", 1)[1]
     with socket.create_connection(("127.0.0.1", int(port)), timeout=10) as connection:
         connection.sendall(
             f"GET /_stcore/stream HTTP/1.1\r\nHost: {host.format(port=port)}\r\nOrigin: {origin.format(port=port)}\r\n"
             "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
-            "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: streamlit\r\n\r\n".encode())
+            "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: streamlit\r\n\r\n".encode()
+        )
         assert connection.recv(100).split()[1] == status

@@ -34,22 +34,48 @@ class Elements(HTMLParser):
 
 def all_parts(report: Report) -> dict[str, str]:
     """Every fragment that the pages show of a report."""
-    made = {"summary": coverage.summary("label", report.coverage), "facts": coverage.facts(report.coverage),
-            "sources": coverage.sources(report.coverage.sources), "jobs": coverage.jobs(report.coverage.jobs),
-            "gaps": coverage.gaps(report.coverage) or "", "calm": verdict.calm(report)}
+    made = {
+        "summary": coverage.summary("label", report.coverage),
+        "facts": coverage.facts(report.coverage),
+        "sources": coverage.sources(report.coverage.sources),
+        "jobs": coverage.jobs(report.coverage.jobs),
+        "gaps": coverage.gaps(report.coverage) or "",
+        "calm": verdict.calm(report),
+    }
     for case in report.incidents:
-        made |= {"headline": verdict.headline(report, case), "cards": verdict.cards(case),
-                 "story": story.narrative(case) or "", "chain": story.chain(case) or "",
-                 "hypotheses": hypotheses.table(case), "evidence": evidence.quotations(case.evidence),
-                 "findings": evidence.findings(case.findings)}
+        made |= {
+            "headline": verdict.headline(report, case),
+            "cards": verdict.cards(case),
+            "story": story.narrative(case) or "",
+            "chain": story.chain(case) or "",
+            "hypotheses": hypotheses.table(case),
+            "evidence": evidence.quotations(case.evidence),
+            "findings": evidence.findings(case.findings),
+        }
         made |= {f"action{i}": actions.head(i, item) for i, item in enumerate(case.actions)}
     return made
 
 
 def poisoned(value: Any, key: str = "") -> Any:
     """The report with every free text replaced by something nasty."""
-    kept = {"schema", "verdict", "kind", "role", "severity", "action", "scheduler", "risk", "rule", "ts", "first",
-            "last", "saved_at", "started", "detected", "ended"}
+    kept = {
+        "schema",
+        "verdict",
+        "kind",
+        "role",
+        "severity",
+        "action",
+        "scheduler",
+        "risk",
+        "rule",
+        "ts",
+        "first",
+        "last",
+        "saved_at",
+        "started",
+        "detected",
+        "ended",
+    }
     if isinstance(value, dict):
         return {k: poisoned(v, k) for k, v in value.items()}
     if isinstance(value, list):

@@ -21,19 +21,22 @@ def named(name: str, content: bytes = b"x") -> io.BytesIO:
     return file
 
 
-@pytest.mark.parametrize("name, parts", [
-    ("kern.log", ["kern.log"]),
-    ("../../etc/cron.d/x", ["etc", "cron.d", "x"]),
-    ("/etc/passwd", ["etc", "passwd"]),
-    ("..\\..\\boot.ini", ["boot.ini"]),
-    ("node1;reboot.log", ["node1_reboot.log"]),
-    ("<script>alert(1)</script>.log", ["_script_alert_1_", "script_.log"]),
-    ("-rf", ["rf"]),
-    (".bashrc", ["bashrc"]),
-    ("..", ["unnamed"]),
-    ("", ["unnamed"]),
-    ("a\x00b\x1b[2J.log", ["a_b_2J.log"]),
-])
+@pytest.mark.parametrize(
+    "name, parts",
+    [
+        ("kern.log", ["kern.log"]),
+        ("../../etc/cron.d/x", ["etc", "cron.d", "x"]),
+        ("/etc/passwd", ["etc", "passwd"]),
+        ("..\\..\\boot.ini", ["boot.ini"]),
+        ("node1;reboot.log", ["node1_reboot.log"]),
+        ("<script>alert(1)</script>.log", ["_script_alert_1_", "script_.log"]),
+        ("-rf", ["rf"]),
+        (".bashrc", ["bashrc"]),
+        ("..", ["unnamed"]),
+        ("", ["unnamed"]),
+        ("a\x00b\x1b[2J.log", ["a_b_2J.log"]),
+    ],
+)
 def test_names_are_made_harmless(name: str, parts: list[str]) -> None:
     assert [part.lstrip("_") for part in uploads.safe_parts(name)] == [part.lstrip("_") for part in parts]
 

@@ -30,24 +30,48 @@ def healthy(node: int, gpu: int, i: int) -> dict[str, float | None]:
     wave = (7 * node + 3 * gpu + 5 * i) % 11
     pause = i % 20 == 19
     return {
-        TEMP: 58 + wave % 5 + 4 * (gpu == 7), CLOCK: 1980 - 15 * (wave % 2), UTIL: 40 if pause else 96 + wave % 4,
-        POWER: (310 if pause else 640) + wave, USED: 72_000 + wave, FREE: 9_000 - wave,
-        REASONS: 4 if wave % 3 else 0, XID: 0, SBE: 2 if gpu == 3 else 0, DBE: 0, PENDING: 0, FAILURE: 0,
-        ROWS: 1 if (node, gpu) == (0, 2) else 0, REPLAY: 58 if (node, gpu) == (1, 1) else gpu % 3, WIDTH: 16,
-        TENSOR: 0.05 if pause else 0.42 + wave / 100, CRC: gpu % 2, RECOVERY: 0,
+        TEMP: 58 + wave % 5 + 4 * (gpu == 7),
+        CLOCK: 1980 - 15 * (wave % 2),
+        UTIL: 40 if pause else 96 + wave % 4,
+        POWER: (310 if pause else 640) + wave,
+        USED: 72_000 + wave,
+        FREE: 9_000 - wave,
+        REASONS: 4 if wave % 3 else 0,
+        XID: 0,
+        SBE: 2 if gpu == 3 else 0,
+        DBE: 0,
+        PENDING: 0,
+        FAILURE: 0,
+        ROWS: 1 if (node, gpu) == (0, 2) else 0,
+        REPLAY: 58 if (node, gpu) == (1, 1) else gpu % 3,
+        WIDTH: 16,
+        TENSOR: 0.05 if pause else 0.42 + wave / 100,
+        CRC: gpu % 2,
+        RECOVERY: 0,
     }
 
 
 def change(name: str, value: float | None, since: int = 20, until: int = 10**6) -> Change:
     """The value of one field from one sample on."""
+
     def apply(values: dict[str, float | None], i: int) -> None:
         if since <= i < until:
             values[name] = value
+
     return apply
 
 
-def fleet(folder: Path, changes: dict[tuple[int, int], Iterable[Change]] | None = None, *, nodes: int = 2,
-          gpus: int = 8, samples: int = 40, parts: int = 1, step: int = STEP, only: set[str] | None = None) -> Case:
+def fleet(
+    folder: Path,
+    changes: dict[tuple[int, int], Iterable[Change]] | None = None,
+    *,
+    nodes: int = 2,
+    gpus: int = 8,
+    samples: int = 40,
+    parts: int = 1,
+    step: int = STEP,
+    only: set[str] | None = None,
+) -> Case:
     """Range answers of ``nodes`` x ``gpus`` GPUs, in ``parts`` files of some metrics each."""
     series: dict[str, list[dict[str, object]]] = {}
     for node in range(nodes):
@@ -61,8 +85,14 @@ def fleet(folder: Path, changes: dict[tuple[int, int], Iterable[Change]] | None 
                     if value is not None and (only is None or name in only):
                         columns.setdefault(name, []).append([T0 + step * i, f"{value:g}"])
             for name, pairs in columns.items():
-                labels = {"__name__": name, "gpu": str(gpu), "UUID": f"GPU-{node}-{gpu}", "Hostname": f"gx-{node:02d}",
-                          "pci_bus_id": f"00000000:{0x10 + gpu:02X}:00.0", "modelName": "NVIDIA H100 80GB HBM3"}
+                labels = {
+                    "__name__": name,
+                    "gpu": str(gpu),
+                    "UUID": f"GPU-{node}-{gpu}",
+                    "Hostname": f"gx-{node:02d}",
+                    "pci_bus_id": f"00000000:{0x10 + gpu:02X}:00.0",
+                    "modelName": "NVIDIA H100 80GB HBM3",
+                }
                 series.setdefault(name, []).append({"metric": labels, "values": pairs})
     case = Case(root=str(folder))
     names = sorted(series)
@@ -73,8 +103,9 @@ def fleet(folder: Path, changes: dict[tuple[int, int], Iterable[Change]] | None 
     return case
 
 
-def scrape(folder: Path, changes: dict[tuple[int, int], Iterable[Change]] | None = None, *, nodes: int = 1,
-           gpus: int = 8) -> Case:
+def scrape(
+    folder: Path, changes: dict[tuple[int, int], Iterable[Change]] | None = None, *, nodes: int = 1, gpus: int = 8
+) -> Case:
     """One scrape of each node, each its own file without time stamps."""
     case = Case(root=str(folder))
     for node in range(nodes):
@@ -83,8 +114,12 @@ def scrape(folder: Path, changes: dict[tuple[int, int], Iterable[Change]] | None
             values = healthy(node, gpu, 3)
             for apply in (changes or {}).get((node, gpu), ()):
                 apply(values, 10**5)
-            lines += [f'{name}{{gpu="{gpu}",UUID="GPU-{node}-{gpu}",pci_bus_id="00000000:{0x10 + gpu:02X}:00.0",'
-                      f'Hostname="gx-{node:02d}"}} {value:g}' for name, value in values.items() if value is not None]
+            lines += [
+                f'{name}{{gpu="{gpu}",UUID="GPU-{node}-{gpu}",pci_bus_id="00000000:{0x10 + gpu:02X}:00.0",'
+                f'Hostname="gx-{node:02d}"}} {value:g}'
+                for name, value in values.items()
+                if value is not None
+            ]
         add(case, folder / f"node{node}.prom", "\n".join(sorted(lines)) + "\n")
     return case
 

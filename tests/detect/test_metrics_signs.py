@@ -68,28 +68,54 @@ def up(name: str, *levels: tuple[int, float]) -> Change:
         for since, value in levels:
             if i >= since:
                 values[name] = value
+
     return apply
 
 
 SIMPLE = [
     ("metric.ecc_dbe", [change(DBE, 2)], Role.ROOT, Severity.FATAL, {"errors": 2, "new": True}),
-    ("metric.ecc_sbe_storm", [up(SBE, *((20 + i, 40.0 * i) for i in range(10)))], Role.CONTEXT, Severity.WARNING,
-     {"errors": 360, "peers": 0}),
+    (
+        "metric.ecc_sbe_storm",
+        [up(SBE, *((20 + i, 40.0 * i) for i in range(10)))],
+        Role.CONTEXT,
+        Severity.WARNING,
+        {"errors": 360, "peers": 0},
+    ),
     ("metric.row_remap", [change(ROWS, 1)], Role.ROOT, Severity.ERROR, {"rows": 1}),
     ("metric.row_remap_pending", [change(PENDING, 1)], Role.ROOT, Severity.WARNING, {"pending": True}),
     ("metric.row_remap_failure", [change(FAILURE, 1)], Role.ROOT, Severity.FATAL, {"since_start": False}),
     ("metric.xid", [change(XID, 79)], Role.ROOT, Severity.ERROR, {"xid": 79, "before": 0, "new": True}),
-    ("metric.thermal_throttle", [change(REASONS, 0x48), change(TEMP, 91), change(CLOCK, 1200)], Role.ROOT,
-     Severity.ERROR, {"temp": 91, "clock": 1200, "share": 1.0, "bits": "0x48"}),
-    ("metric.thermal_throttle", [change(REASONS, None, 0), change(TEMP, 88), change(CLOCK, 1500)], Role.ROOT,
-     Severity.ERROR, {"temp": 88, "clock": 1500}),
+    (
+        "metric.thermal_throttle",
+        [change(REASONS, 0x48), change(TEMP, 91), change(CLOCK, 1200)],
+        Role.ROOT,
+        Severity.ERROR,
+        {"temp": 91, "clock": 1200, "share": 1.0, "bits": "0x48"},
+    ),
+    (
+        "metric.thermal_throttle",
+        [change(REASONS, None, 0), change(TEMP, 88), change(CLOCK, 1500)],
+        Role.ROOT,
+        Severity.ERROR,
+        {"temp": 88, "clock": 1500},
+    ),
     ("metric.power_brake", [change(REASONS, 0x88), change(CLOCK, 990)], Role.ROOT, Severity.ERROR, {"gpus": 1}),
     ("metric.clock_low", [change(CLOCK, 1200)], Role.ROOT, Severity.WARNING, {"clock": 1200}),
     ("metric.gpu_absent", GONE, Role.ROOT, Severity.ERROR, {"returned": False, "peers_present": 7}),
-    ("metric.idle_gpu", [change(UTIL, 0), change(POWER, 130), change(TENSOR, 0)], Role.ROOT, Severity.ERROR,
-     {"util": 0, "fb_used_mib": 72005}),
-    ("metric.pcie_replay", [up(REPLAY, *((20 + i, 12.0 * i) for i in range(10)))], Role.ROOT, Severity.WARNING,
-     {"peers": 0}),
+    (
+        "metric.idle_gpu",
+        [change(UTIL, 0), change(POWER, 130), change(TENSOR, 0)],
+        Role.ROOT,
+        Severity.ERROR,
+        {"util": 0, "fb_used_mib": 72005},
+    ),
+    (
+        "metric.pcie_replay",
+        [up(REPLAY, *((20 + i, 12.0 * i) for i in range(10)))],
+        Role.ROOT,
+        Severity.WARNING,
+        {"peers": 0},
+    ),
     ("metric.pcie_width", [change(WIDTH, 4)], Role.ROOT, Severity.ERROR, {"now": 4, "before": 16, "what": "lanes"}),
     ("metric.nvlink_errors", [change(RECOVERY, 1)], Role.ROOT, Severity.ERROR, {"retrained": True}),
     ("metric.nvlink_errors", [change(CRC, 700)], Role.ROOT, Severity.WARNING, {"retrained": False}),
@@ -101,10 +127,16 @@ SIMPLE = [
 @pytest.mark.parametrize("parts", [1, 4])
 @pytest.mark.parametrize(("sign", "changes", "role", "severity", "fields"), SIMPLE)
 def test_one_faulty_gpu_gives_one_finding_with_proof(
-        tmp_path: Path, sign: str, changes: list[Change], role: Role, severity: Severity, fields: dict[str, object],
-        parts: int) -> None:
+    tmp_path: Path,
+    sign: str,
+    changes: list[Change],
+    role: Role,
+    severity: Severity,
+    fields: dict[str, object],
+    parts: int,
+) -> None:
     case = fleet(tmp_path, {CULPRIT: changes}, parts=parts)
-    finding, = find(case)
+    (finding,) = find(case)
     assert (finding.sign, finding.role, finding.severity) == (sign, role, severity)
     assert (finding.node, finding.gpu, finding.pci, finding.uuid) == ("gx-01", 5, "0000:15:00", "GPU-1-5")
     assert {key: finding.fields[key] for key in fields} == fields
@@ -115,33 +147,51 @@ def test_one_faulty_gpu_gives_one_finding_with_proof(
     for ref in finding.evidence:
         data = (tmp_path / ref.source).read_bytes()
         value = ref.text.rpartition(" ")[2]
-        assert data[ref.offset:].startswith(f'[{ref.ts // 10**9},"{value}"]'.encode())
+        assert data[ref.offset :].startswith(f'[{ref.ts // 10**9},"{value}"]'.encode())
         assert ref.line == 1
 
 
-@pytest.mark.parametrize("sign", ["metric.ecc_dbe", "metric.row_remap_pending", "metric.row_remap_failure",
-                                  "metric.gpu_absent", "metric.pcie_width", "metric.thermal_throttle"])
+@pytest.mark.parametrize(
+    "sign",
+    [
+        "metric.ecc_dbe",
+        "metric.row_remap_pending",
+        "metric.row_remap_failure",
+        "metric.gpu_absent",
+        "metric.pcie_width",
+        "metric.thermal_throttle",
+    ],
+)
 def test_a_single_scrape_is_enough_where_it_can_be(tmp_path: Path, sign: str) -> None:
     changes = next(changes for name, changes, *_ in SIMPLE if name == sign)
-    finding, = find(scrape(tmp_path, {CULPRIT: changes}, nodes=3))
+    (finding,) = find(scrape(tmp_path, {CULPRIT: changes}, nodes=3))
     assert (finding.sign, finding.role, finding.node, finding.gpu) == (sign, Role.ROOT, "gx-01", 5)
     assert finding.first == finding.last == NO_TIME
     for ref in finding.evidence:
         line = (tmp_path / ref.source).read_text().splitlines()[ref.line - 1]
         assert ref.text == line
-        assert (tmp_path / ref.source).read_bytes()[ref.offset:].startswith(line.encode())
+        assert (tmp_path / ref.source).read_bytes()[ref.offset :].startswith(line.encode())
 
 
-@pytest.mark.parametrize("changes", [
-    [change(XID, 79)], [change(XID, 0)], [change(SBE, 40)], [change(UTIL, 0)], [change(CLOCK, 1200)],
-    [change(REASONS, 0x40)], [change(TEMP, 75)], [change(REPLAY, 900)],
-])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [change(XID, 79)],
+        [change(XID, 0)],
+        [change(SBE, 40)],
+        [change(UTIL, 0)],
+        [change(CLOCK, 1200)],
+        [change(REASONS, 0x40)],
+        [change(TEMP, 75)],
+        [change(REPLAY, 900)],
+    ],
+)
 def test_a_single_scrape_accuses_nobody_of_what_it_cannot_show(tmp_path: Path, changes: list[Change]) -> None:
     assert [s for s in signs(scrape(tmp_path, {CULPRIT: changes})) if s[3] == "root"] == []
 
 
 def test_an_xid_that_was_there_all_the_time_is_history(tmp_path: Path) -> None:
-    finding, = find(fleet(tmp_path, {CULPRIT: [change(XID, 31, 0)]}))
+    (finding,) = find(fleet(tmp_path, {CULPRIT: [change(XID, 31, 0)]}))
     assert (finding.role, finding.fields["xid"], finding.fields["new"]) == (Role.CONTEXT, 31, False)
 
 
@@ -152,7 +202,7 @@ def test_xids_in_their_order_and_followers_are_echoes(tmp_path: Path) -> None:
 
 
 def test_an_xid_series_that_begins_with_the_error_is_new(tmp_path: Path) -> None:
-    finding, = find(fleet(tmp_path, {CULPRIT: [change(XID, None, 0, 20), change(XID, 94, 20)]}))
+    (finding,) = find(fleet(tmp_path, {CULPRIT: [change(XID, None, 0, 20), change(XID, 94, 20)]}))
     assert (finding.role, finding.fields["xid"]) == (Role.ROOT, 94)
 
 
@@ -168,58 +218,72 @@ def test_a_restarted_exporter_is_no_news(tmp_path: Path) -> None:
 def test_counters_that_reset_count_what_comes_after(tmp_path: Path) -> None:
     """2 before the driver is reloaded, 0 for a while, then one new error."""
     history = [change(DBE, 2, 0), change(DBE, 0, 15), change(DBE, 1, 25)]
-    finding, = find(fleet(tmp_path, {CULPRIT: history}))
+    (finding,) = find(fleet(tmp_path, {CULPRIT: history}))
     assert finding.fields["errors"] == 1 and finding.first == (T0 + 25 * STEP) * 10**9
 
 
 def test_an_increase_across_a_gap_is_seen(tmp_path: Path) -> None:
-    finding, = find(fleet(tmp_path, {CULPRIT: [change(DBE, None, 15, 25), change(DBE, 1, 25)]}))
+    (finding,) = find(fleet(tmp_path, {CULPRIT: [change(DBE, None, 15, 25), change(DBE, 1, 25)]}))
     assert (finding.sign, finding.fields["errors"]) == ("metric.ecc_dbe", 1)
 
 
 def test_old_counts_are_context(tmp_path: Path) -> None:
-    finding, = find(fleet(tmp_path, {CULPRIT: [change(DBE, 1, 0)]}))
+    (finding,) = find(fleet(tmp_path, {CULPRIT: [change(DBE, 1, 0)]}))
     assert (finding.role, finding.fields["new"]) == (Role.CONTEXT, False)
 
 
 def test_a_pending_remap_that_was_reset_is_context(tmp_path: Path) -> None:
-    finding, = find(fleet(tmp_path, {CULPRIT: [change(PENDING, 1, 5, 15)]}))
+    (finding,) = find(fleet(tmp_path, {CULPRIT: [change(PENDING, 1, 5, 15)]}))
     assert (finding.sign, finding.role) == ("metric.row_remap_pending", Role.CONTEXT)
 
 
-@pytest.mark.parametrize("changes", [
-    [change(REASONS, 0x40, 20, 21), change(TEMP, 91, 20, 21), change(CLOCK, 1200, 20, 21)],
-    [change(UTIL, 0, 20, 22)],
-    [change(CLOCK, 1000, 20, 22)],
-    [change(USED, 0, 20, 22)],
-    [change(REASONS, 0x8)],
-    [change(REASONS, 0x4)],
-    [change(TEMP, 80)],
-    [change(CLOCK, 345), change(UTIL, 10)],
-    [change(REPLAY, 8)],
-    [change(SBE, 12)],
-], ids=["one hot scrape", "two idle scrapes", "two slow scrapes", "two empty scrapes", "hw slowdown alone", "power cap",
-        "warm only", "slow because idle", "a few replays", "a few corrected errors"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [change(REASONS, 0x40, 20, 21), change(TEMP, 91, 20, 21), change(CLOCK, 1200, 20, 21)],
+        [change(UTIL, 0, 20, 22)],
+        [change(CLOCK, 1000, 20, 22)],
+        [change(USED, 0, 20, 22)],
+        [change(REASONS, 0x8)],
+        [change(REASONS, 0x4)],
+        [change(TEMP, 80)],
+        [change(CLOCK, 345), change(UTIL, 10)],
+        [change(REPLAY, 8)],
+        [change(SBE, 12)],
+    ],
+    ids=[
+        "one hot scrape",
+        "two idle scrapes",
+        "two slow scrapes",
+        "two empty scrapes",
+        "hw slowdown alone",
+        "power cap",
+        "warm only",
+        "slow because idle",
+        "a few replays",
+        "a few corrected errors",
+    ],
+)
 def test_what_does_not_persist_or_is_normal_is_no_finding(tmp_path: Path, changes: list[Change]) -> None:
     assert signs(fleet(tmp_path, {CULPRIT: changes})) == []
 
 
 def test_a_node_whose_cooling_fails_is_one_finding(tmp_path: Path) -> None:
     hot = [change(REASONS, 0x44), change(TEMP, 90), change(CLOCK, 1300)]
-    finding, = find(fleet(tmp_path, {(1, g): hot for g in range(8)}, nodes=3))
+    (finding,) = find(fleet(tmp_path, {(1, g): hot for g in range(8)}, nodes=3))
     assert (finding.sign, finding.node, finding.gpu, finding.uuid) == ("metric.thermal_throttle", "gx-01", None, None)
     assert finding.fields["gpus"] == list(range(8)) and "8 of 8 GPUs on gx-01" in finding.text
 
 
 def test_a_power_brake_on_many_nodes_is_one_finding(tmp_path: Path) -> None:
     braked = [change(REASONS, 0x88), change(CLOCK, 990)]
-    finding, = find(fleet(tmp_path, {(n, g): braked for n in (1, 2) for g in range(8)}, nodes=4))
+    (finding,) = find(fleet(tmp_path, {(n, g): braked for n in (1, 2) for g in range(8)}, nodes=4))
     assert finding.sign == "metric.power_brake" and finding.nodes == ("gx-01", "gx-02") and finding.node is None
     assert finding.fields == {"gpus": 16, "nodes": 2}
 
 
 def test_four_gpu_nodes_are_compared_across_nodes(tmp_path: Path) -> None:
-    finding, = find(fleet(tmp_path, {(1, 2): [change(CLOCK, 1200)]}, nodes=3, gpus=4))
+    (finding,) = find(fleet(tmp_path, {(1, 2): [change(CLOCK, 1200)]}, nodes=3, gpus=4))
     assert (finding.sign, finding.node, finding.gpu) == ("metric.clock_low", "gx-01", 2)
 
 
@@ -273,13 +337,31 @@ def test_the_end_of_a_job_is_no_drop(tmp_path: Path) -> None:
 
 def test_a_gpu_that_comes_back_is_context(tmp_path: Path) -> None:
     away = [change(name, None, 15, 25) for name in (TEMP, CLOCK, UTIL, POWER, USED)]
-    finding, = find(fleet(tmp_path, {CULPRIT: away}))
+    (finding,) = find(fleet(tmp_path, {CULPRIT: away}))
     assert (finding.sign, finding.role, finding.fields["returned"]) == ("metric.gpu_absent", Role.CONTEXT, True)
 
 
 def test_a_node_that_is_not_scraped_has_not_lost_its_gpus(tmp_path: Path) -> None:
-    names = (TEMP, CLOCK, UTIL, POWER, USED, FREE, REASONS, XID, SBE, DBE, PENDING, FAILURE, ROWS, REPLAY, WIDTH,
-             TENSOR, CRC, RECOVERY)
+    names = (
+        TEMP,
+        CLOCK,
+        UTIL,
+        POWER,
+        USED,
+        FREE,
+        REASONS,
+        XID,
+        SBE,
+        DBE,
+        PENDING,
+        FAILURE,
+        ROWS,
+        REPLAY,
+        WIDTH,
+        TENSOR,
+        CRC,
+        RECOVERY,
+    )
     dark = {(1, g): [change(name, None) for name in names] for g in range(8)}
     assert signs(fleet(tmp_path, dark)) == []
 
@@ -291,7 +373,7 @@ def test_a_metric_that_starts_late_is_not_absent(tmp_path: Path) -> None:
 
 def test_memory_full_on_many_gpus_is_one_remark(tmp_path: Path) -> None:
     full = [change(USED, 80_500), change(FREE, 500)]
-    finding, = find(fleet(tmp_path, {(n, g): full for n in range(2) for g in range(8)}))
+    (finding,) = find(fleet(tmp_path, {(n, g): full for n in range(2) for g in range(8)}))
     assert (finding.sign, finding.count, finding.nodes) == ("metric.fb_full", 16, ("gx-00", "gx-01"))
 
 
@@ -303,13 +385,15 @@ def test_files_sampled_at_other_times_are_joined(tmp_path: Path) -> None:
         for i in range(40):
             for gpu in range(8):
                 idle = (node, gpu) == CULPRIT and i >= 20
-                rows.append(f"{T0 + 30 * i + 7.3 * node + 0.01 * (i % 5):.3f}, {gpu}, GPU-{node}-{gpu}, "
-                            f"00000000:{0x10 + gpu:02X}:00.0, {0 if idle else 97} %, 600 W, 70000 MiB")
+                rows.append(
+                    f"{T0 + 30 * i + 7.3 * node + 0.01 * (i % 5):.3f}, {gpu}, GPU-{node}-{gpu}, "
+                    f"00000000:{0x10 + gpu:02X}:00.0, {0 if idle else 97} %, 600 W, 70000 MiB"
+                )
         case.topology.nodes[f"gx-{node:02d}"] = {"kern.log"}
         (tmp_path / f"gx-{node:02d}").mkdir()
         add(case, tmp_path / f"gx-{node:02d}" / "smi.csv", "\n".join(rows) + "\n")
         case.sources[-1].name = f"gx-{node:02d}/smi.csv"
-    finding, = find(case)
+    (finding,) = find(case)
     assert (finding.sign, finding.node, finding.gpu, finding.uuid) == ("metric.idle_gpu", "gx-01", 5, "GPU-1-5")
     first = finding.evidence[0]
     line = (tmp_path / first.source).read_text().splitlines()[first.line - 1]
@@ -319,10 +403,14 @@ def test_files_sampled_at_other_times_are_joined(tmp_path: Path) -> None:
 def test_a_source_that_knows_only_the_index_joins_the_gpu_of_another(tmp_path: Path) -> None:
     case = fleet(tmp_path, {CULPRIT: [change(UTIL, 0), change(POWER, 120)]}, only={UTIL, POWER, USED})
     rows = ["time,metric,Hostname,gpu,value"]
-    rows += [f"{T0 + 120 * i},DCGM_FI_PROF_PIPE_TENSOR_ACTIVE,gx-{n:02d},{g},{0.0 if (n, g) == CULPRIT else 0.4}"
-             for i in range(20) for n in range(2) for g in range(8)]
+    rows += [
+        f"{T0 + 120 * i},DCGM_FI_PROF_PIPE_TENSOR_ACTIVE,gx-{n:02d},{g},{0.0 if (n, g) == CULPRIT else 0.4}"
+        for i in range(20)
+        for n in range(2)
+        for g in range(8)
+    ]
     add(case, tmp_path / "tensor.csv", "\n".join(rows) + "\n")
-    finding, = find(case)
+    (finding,) = find(case)
     assert (finding.uuid, finding.fields["tensor"]) == ("GPU-1-5", 0.0)
 
 
@@ -333,12 +421,15 @@ def test_the_order_of_the_files_does_not_matter(tmp_path: Path) -> None:
     for source in reversed(case.sources):
         add(other, source.path, source.path.read_text())
     assert [(f.sign, f.text, f.first, f.last, f.fields) for f in find(case)] == [
-        (f.sign, f.text, f.first, f.last, f.fields) for f in find(other)]
+        (f.sign, f.text, f.first, f.last, f.fields) for f in find(other)
+    ]
 
 
 def test_samples_of_a_case_are_not_changed(tmp_path: Path) -> None:
     case = fleet(tmp_path, {CULPRIT: GONE}, parts=3)
     before = [block.values.copy() for block in case.series]
     find(case)
-    assert all(((a == b) | ((a != a) & (b != b))).all()
-               for a, b in zip(before, (block.values for block in case.series), strict=True))
+    assert all(
+        ((a == b) | ((a != a) & (b != b))).all()
+        for a, b in zip(before, (block.values for block in case.series), strict=True)
+    )

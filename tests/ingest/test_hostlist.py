@@ -9,27 +9,40 @@ from hypothesis import strategies as st
 from aiops.ingest.hostlist import HostlistError, expand_hostlist
 
 
-@pytest.mark.parametrize(("text", "names"), [
-    ("n1", ["n1"]),
-    ("", []),
-    ("n[1-3]", ["n1", "n2", "n3"]),
-    ("n[08-11]", ["n08", "n09", "n10", "n11"]),
-    ("n[098-101]", ["n098", "n099", "n100", "n101"]),
-    ("n[1,3,5-6],login1", ["n1", "n3", "n5", "n6", "login1"]),
-    ("r[1-2]-n[01-02]", ["r1-n01", "r1-n02", "r2-n01", "r2-n02"]),
-    ("r[1-2]-n[01-02].gpu", ["r1-n01.gpu", "r1-n02.gpu", "r2-n01.gpu", "r2-n02.gpu"]),
-    ("a[1-2[0-1]]", ["a1-20", "a1-21"]),
-    ("a[b[1-2],c3]", ["ab1", "ab2", "ac3"]),
-    (" n1 , n2,n1", ["n1", "n2"]),
-])
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("n1", ["n1"]),
+        ("", []),
+        ("n[1-3]", ["n1", "n2", "n3"]),
+        ("n[08-11]", ["n08", "n09", "n10", "n11"]),
+        ("n[098-101]", ["n098", "n099", "n100", "n101"]),
+        ("n[1,3,5-6],login1", ["n1", "n3", "n5", "n6", "login1"]),
+        ("r[1-2]-n[01-02]", ["r1-n01", "r1-n02", "r2-n01", "r2-n02"]),
+        ("r[1-2]-n[01-02].gpu", ["r1-n01.gpu", "r1-n02.gpu", "r2-n01.gpu", "r2-n02.gpu"]),
+        ("a[1-2[0-1]]", ["a1-20", "a1-21"]),
+        ("a[b[1-2],c3]", ["ab1", "ab2", "ac3"]),
+        (" n1 , n2,n1", ["n1", "n2"]),
+    ],
+)
 def test_expands_what_slurm_writes(text: str, names: list[str]) -> None:
     assert expand_hostlist(text) == names
 
 
-@pytest.mark.parametrize("text", [
-    "n[1-3", "n1-3]", "n[]", "n[5-3]", "n[1-200000]", "n[1-1000]x[1-1000]", "n[" * 40 + "1" + "]" * 40,
-    "n[0-999999999999999999]", "n[,]",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "n[1-3",
+        "n1-3]",
+        "n[]",
+        "n[5-3]",
+        "n[1-200000]",
+        "n[1-1000]x[1-1000]",
+        "n[" * 40 + "1" + "]" * 40,
+        "n[0-999999999999999999]",
+        "n[,]",
+    ],
+)
 def test_refuses_broken_and_excessive_lists(text: str) -> None:
     with pytest.raises(HostlistError):
         expand_hostlist(text)
@@ -55,8 +68,9 @@ def test_a_folded_list_comes_back(prefix: str, numbers: set[int], width: int) ->
             runs[-1].append(number)
         else:
             runs.append([number])
-    folded = ",".join(f"{run[0]:0{width}d}-{run[-1]:0{width}d}" if len(run) > 1 else f"{run[0]:0{width}d}"
-                      for run in runs)
+    folded = ",".join(
+        f"{run[0]:0{width}d}-{run[-1]:0{width}d}" if len(run) > 1 else f"{run[0]:0{width}d}" for run in runs
+    )
     assert expand_hostlist(f"{prefix}[{folded}]") == names
 
 

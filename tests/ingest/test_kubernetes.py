@@ -17,34 +17,49 @@ EIGHT = 1_785_571_200_000_000_000
 """2026-08-01T08:00:00Z"""
 
 
-@pytest.mark.parametrize(("head", "kind"), [
-    (b'{"apiVersion": "v1", "kind": "List", "items": []}', "kubernetes-json"),
-    (b'{\n    "apiVersion": "batch/v1",\n    "kind": "Job",\n', "kubernetes-json"),
-    (b'[{"kind": "Pod", "apiVersion": "v1", "metadata": {}}]', "kubernetes-json"),
-    (b'{"reason":"Killing","involvedObject":{"kind":"Pod"},"message":"x"}\n', "kubernetes-json"),
-    (b'{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1"}}\n', "kubernetes-watch"),
-    (b'{"kind":"Event","apiVersion":"audit.k8s.io/v1","verb":"delete"}\n', "kubernetes-audit"),
-    (b"apiVersion: v1\nitems:\n- apiVersion: v1\n  kind: Pod\n", "kubernetes-yaml"),
-    (b"# dump\n---\nkind: Job\napiVersion: batch/v1\n", "kubernetes-yaml"),
-    (b"NAME    READY   STATUS    RESTARTS   AGE\nx   1/1  Running 0 1d\n", "kubectl-table"),
-    (b"$ kubectl get pods\nNAME    READY   STATUS    RESTARTS   AGE\n", "kubectl-table"),
-    (b"LAST SEEN   TYPE      REASON   OBJECT   MESSAGE\n", "kubectl-table"),
-    (b'{"status":"success","data":{"resultType":"matrix","result":[]}}', None),
-    (b'{"level":"info","ts":1.5,"msg":"sync","kind":"Pod","controllerKind":"Job"}\n', None),
-    (b"2026-08-01 08:00:00 INFO applying manifest\napiVersion: v1\nkind: Pod\n", None),
-    (b"groups:\n- name: gpu\n  rules: []\n", None),
-    (b"NAME      TITLE\nfoo bar\n", None),
-    (b"", None),
-])
+@pytest.mark.parametrize(
+    ("head", "kind"),
+    [
+        (b'{"apiVersion": "v1", "kind": "List", "items": []}', "kubernetes-json"),
+        (b'{\n    "apiVersion": "batch/v1",\n    "kind": "Job",\n', "kubernetes-json"),
+        (b'[{"kind": "Pod", "apiVersion": "v1", "metadata": {}}]', "kubernetes-json"),
+        (b'{"reason":"Killing","involvedObject":{"kind":"Pod"},"message":"x"}\n', "kubernetes-json"),
+        (b'{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1"}}\n', "kubernetes-watch"),
+        (b'{"kind":"Event","apiVersion":"audit.k8s.io/v1","verb":"delete"}\n', "kubernetes-audit"),
+        (b"apiVersion: v1\nitems:\n- apiVersion: v1\n  kind: Pod\n", "kubernetes-yaml"),
+        (b"# dump\n---\nkind: Job\napiVersion: batch/v1\n", "kubernetes-yaml"),
+        (b"NAME    READY   STATUS    RESTARTS   AGE\nx   1/1  Running 0 1d\n", "kubectl-table"),
+        (b"$ kubectl get pods\nNAME    READY   STATUS    RESTARTS   AGE\n", "kubectl-table"),
+        (b"LAST SEEN   TYPE      REASON   OBJECT   MESSAGE\n", "kubectl-table"),
+        (b'{"status":"success","data":{"resultType":"matrix","result":[]}}', None),
+        (b'{"level":"info","ts":1.5,"msg":"sync","kind":"Pod","controllerKind":"Job"}\n', None),
+        (b"2026-08-01 08:00:00 INFO applying manifest\napiVersion: v1\nkind: Pod\n", None),
+        (b"groups:\n- name: gpu\n  rules: []\n", None),
+        (b"NAME      TITLE\nfoo bar\n", None),
+        (b"", None),
+    ],
+)
 def test_recognises_content(head: bytes, kind: str | None) -> None:
     assert sniff_kubernetes(head) == kind
 
 
 def test_list_with_pods_jobs_and_events(tmp_path: Path) -> None:
-    case = load(tmp_path, listing(pod("a-0-x", "a", index=0, node="n1"), pod("a-1-x", "a", index=1, node="n2"),
-                                  job("a"),
-                                  event("Killing", "Pod", "a-1-x", "Stopping container", "2026-08-01T08:00:00Z",
-                                        source={"component": "kubelet", "host": "n2"})))
+    case = load(
+        tmp_path,
+        listing(
+            pod("a-0-x", "a", index=0, node="n1"),
+            pod("a-1-x", "a", index=1, node="n2"),
+            job("a"),
+            event(
+                "Killing",
+                "Pod",
+                "a-1-x",
+                "Stopping container",
+                "2026-08-01T08:00:00Z",
+                source={"component": "kubelet", "host": "n2"},
+            ),
+        ),
+    )
     assert [item.kind for item in case.objects] == ["Pod", "Pod", "Job", "Event"]
     assert case.topology.node_kinds == {"n1": {"kubernetes"}, "n2": {"kubernetes"}}
     assert case.topology.world_size == 16
@@ -70,15 +85,25 @@ def test_order_of_files_does_not_matter(tmp_path: Path) -> None:
         folder = tmp_path / str(seed)
         folder.mkdir()
         case = load(folder, *shuffled)
-        seen.add((tuple((j.id, j.kind, j.gpus, j.nodes, len(j.fields["ranks"])) for j in case.jobs),
-                  tuple(sorted((rank, place.node) for rank, place in case.topology.ranks.items())),
-                  case.topology.world_size))
+        seen.add(
+            (
+                tuple((j.id, j.kind, j.gpus, j.nodes, len(j.fields["ranks"])) for j in case.jobs),
+                tuple(sorted((rank, place.node) for rank, place in case.topology.ranks.items())),
+                case.topology.world_size,
+            )
+        )
     assert len(seen) == 1
 
 
 def test_ranks_that_two_gangs_claim_stay_open(tmp_path: Path) -> None:
-    case = load(tmp_path, listing(pod("a-0-x", "a", index=0, node="n1"), pod("a-1-x", "a", index=1, node="n2"),
-                                  pod("b-0-x", "b", index=0, node="n7", pods=1)))
+    case = load(
+        tmp_path,
+        listing(
+            pod("a-0-x", "a", index=0, node="n1"),
+            pod("a-1-x", "a", index=1, node="n2"),
+            pod("b-0-x", "b", index=0, node="n7", pods=1),
+        ),
+    )
     assert 3 not in case.topology.ranks, "both gangs have a rank 3, on different nodes"
     assert case.topology.ranks[11].node == "n2"
     assert case.topology.world_size is None
@@ -87,16 +112,34 @@ def test_ranks_that_two_gangs_claim_stay_open(tmp_path: Path) -> None:
 
 
 def test_both_event_apis_give_time_and_count(tmp_path: Path) -> None:
-    new = {"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "w.1", "namespace": "ml"},
-           "regarding": {"kind": "Workload", "name": "w", "namespace": "ml"}, "reason": "Pending", "note": "no quota",
-           "type": "Warning", "reportingController": "kueue", "eventTime": "2026-08-01T08:00:00.250000Z",
-           "series": {"count": 7, "lastObservedTime": "2026-08-01T10:00:00.500000+02:00"},
-           "deprecatedFirstTimestamp": None, "deprecatedLastTimestamp": None}
-    kubelet = {"apiVersion": "v1", "kind": "Event",
-               "metadata": {"name": "p.1", "creationTimestamp": "2026-08-01T08:00:00Z"},
-               "involvedObject": {"kind": "Pod", "name": "p", "namespace": "ml"}, "reason": "Pulled", "message": "ok",
-               "type": "Normal", "reportingComponent": "kubelet", "reportingInstance": "n3", "lastTimestamp": None,
-               "eventTime": None, "source": {}}
+    new = {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": "w.1", "namespace": "ml"},
+        "regarding": {"kind": "Workload", "name": "w", "namespace": "ml"},
+        "reason": "Pending",
+        "note": "no quota",
+        "type": "Warning",
+        "reportingController": "kueue",
+        "eventTime": "2026-08-01T08:00:00.250000Z",
+        "series": {"count": 7, "lastObservedTime": "2026-08-01T10:00:00.500000+02:00"},
+        "deprecatedFirstTimestamp": None,
+        "deprecatedLastTimestamp": None,
+    }
+    kubelet = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "p.1", "creationTimestamp": "2026-08-01T08:00:00Z"},
+        "involvedObject": {"kind": "Pod", "name": "p", "namespace": "ml"},
+        "reason": "Pulled",
+        "message": "ok",
+        "type": "Normal",
+        "reportingComponent": "kubelet",
+        "reportingInstance": "n3",
+        "lastTimestamp": None,
+        "eventTime": None,
+        "source": {},
+    }
     case = load(tmp_path, listing(new, kubelet))
     first, second = case.events
     assert (first.ts, first.count, first.fields["message"]) == (EIGHT + 500_000_000, 7, "no quota")
@@ -105,22 +148,34 @@ def test_both_event_apis_give_time_and_count(tmp_path: Path) -> None:
 
 
 def test_yaml_documents_and_times_as_text(tmp_path: Path) -> None:
-    text = ("---\napiVersion: v1\nkind: Node\nmetadata:\n  name: n1\n  creationTimestamp: 2026-08-01T08:00:00Z\n"
-            "---\n# nothing\n---\napiVersion: batch/v1\nkind: Job\nmetadata: {name: a, namespace: ml, "
-            "creationTimestamp: 2026-08-01T08:00:00Z}\nspec: {parallelism: 3}\n")
+    text = (
+        "---\napiVersion: v1\nkind: Node\nmetadata:\n  name: n1\n  creationTimestamp: 2026-08-01T08:00:00Z\n"
+        "---\n# nothing\n---\napiVersion: batch/v1\nkind: Job\nmetadata: {name: a, namespace: ml, "
+        "creationTimestamp: 2026-08-01T08:00:00Z}\nspec: {parallelism: 3}\n"
+    )
     case = load(tmp_path, text)
     assert [(item.kind, item.name, item.line) for item in case.objects] == [("Node", "n1", 2), ("Job", "a", 10)]
     assert case.jobs[0].submitted == EIGHT
 
 
 def test_watch_stream_json_lines_and_exports(tmp_path: Path) -> None:
-    stream = "\n".join(json.dumps({"type": kind, "object": pod("a-0-x", "a", node="n1")})
-                       for kind in ("ADDED", "MODIFIED"))
+    stream = "\n".join(
+        json.dumps({"type": kind, "object": pod("a-0-x", "a", node="n1")}) for kind in ("ADDED", "MODIFIED")
+    )
     lines = "\n".join(json.dumps(event("Started", "Pod", f"p{i}", "go", type="Normal")) for i in range(3))
     wrapped = json.dumps({"verb": "ADDED", "event": event("BackOff", "Pod", "q", "back-off")})
-    bare = {"kind": "List", "apiVersion": "v1",
-            "items": [{"reason": "Killing", "involvedObject": {"kind": "Pod", "name": "r"}, "message": "stop",
-                       "lastTimestamp": "2026-08-01T08:00:00Z"}]}
+    bare = {
+        "kind": "List",
+        "apiVersion": "v1",
+        "items": [
+            {
+                "reason": "Killing",
+                "involvedObject": {"kind": "Pod", "name": "r"},
+                "message": "stop",
+                "lastTimestamp": "2026-08-01T08:00:00Z",
+            }
+        ],
+    }
     case = load(tmp_path, stream, lines, wrapped, bare)
     assert [item.kind for item in case.objects] == ["Pod", "Pod"] + ["Event"] * 5
     assert [row.line for row in case.events][:3] == [1, 2, 3]
@@ -128,8 +183,13 @@ def test_watch_stream_json_lines_and_exports(tmp_path: Path) -> None:
 
 
 def test_audit_log_keeps_who_did_what(tmp_path: Path) -> None:
-    entry = {"kind": "Event", "apiVersion": "audit.k8s.io/v1", "verb": "delete", "user": {"username": "mia"},
-             "objectRef": {"resource": "jobs", "namespace": "ml", "name": "a"}}
+    entry = {
+        "kind": "Event",
+        "apiVersion": "audit.k8s.io/v1",
+        "verb": "delete",
+        "user": {"username": "mia"},
+        "objectRef": {"resource": "jobs", "namespace": "ml", "name": "a"},
+    }
     case = load(tmp_path, json.dumps(entry) + "\n")
     assert [item.kind for item in case.objects] == ["AuditEvent"]
     assert len(case.events) == 0
@@ -137,7 +197,7 @@ def test_audit_log_keeps_who_did_what(tmp_path: Path) -> None:
 
 def test_truncated_list_keeps_what_is_whole(tmp_path: Path) -> None:
     text = json.dumps(listing(*(pod(f"a-{i}-x", "a", index=i, node=f"n{i}") for i in range(5))), indent=2)
-    cut = text[:text.index('"a-3-x"')]
+    cut = text[: text.index('"a-3-x"')]
     case = load(tmp_path, cut)
     assert [item.name for item in case.objects] == ["a-0-x", "a-1-x", "a-2-x"]
     assert case.objects[2].line == next(i for i, line in enumerate(cut.splitlines(), 1) if '"a-2-x"' in line) - 4
@@ -155,11 +215,15 @@ def test_broken_item_does_not_take_its_neighbours(tmp_path: Path) -> None:
 
 
 def test_broken_yaml_document_and_truncated_yaml_list(tmp_path: Path) -> None:
-    documents = ("apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n---\n"
-                 "apiVersion: v1\nkind: Node\nmetadata: {name: [}\n---\n"
-                 "apiVersion: v1\nkind: Node\nmetadata: {name: n3}\n")
-    listed = "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Node\n  metadata: {name: n5}\n" \
-             "- apiVersion: v1\n  kind: Node\n  metadata:\n    name: 'n6"
+    documents = (
+        "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n---\n"
+        "apiVersion: v1\nkind: Node\nmetadata: {name: [}\n---\n"
+        "apiVersion: v1\nkind: Node\nmetadata: {name: n3}\n"
+    )
+    listed = (
+        "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Node\n  metadata: {name: n5}\n"
+        "- apiVersion: v1\n  kind: Node\n  metadata:\n    name: 'n6"
+    )
     case = load(tmp_path, documents, listed)
     names = [item.name for item in case.objects if item.kind == "Node"]
     assert names[:3] == ["n1", "n3", "n5"]
@@ -174,15 +238,18 @@ def test_json_lines_name_the_bad_line(tmp_path: Path) -> None:
     assert [problem.line for problem in case.coverage.problems] == [3]
 
 
-@pytest.mark.parametrize("text", [
-    b'{"apiVersion":"v1","kind":"Pod","metadata":' + b"[" * 100_000,
-    b"apiVersion: v1\nkind: Pod\nmetadata: " + b"[" * 100_000,
-    b"apiVersion: v1\nkind: Pod\nmetadata: !!python/object/apply:os.system ['true']\n",
-    b"apiVersion: v1\nkind: Pod\nmetadata: &a [*a]\nspec: *a\nstatus: 5\n",
-    b'{"apiVersion":"v1","kind":"Pod","metadata":{"name":5,"labels":[],"ownerReferences":{}},"spec":7,"status":[]}',
-    b'{"apiVersion":"v1","kind":"List","items":[null,1,"x",{"kind":"Event","reason":1,"involvedObject":3}]}',
-    b'{"apiVersion":"v1","kind":"Pod","metadata":{"name":"\xff\xfe"}}',
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"apiVersion":"v1","kind":"Pod","metadata":' + b"[" * 100_000,
+        b"apiVersion: v1\nkind: Pod\nmetadata: " + b"[" * 100_000,
+        b"apiVersion: v1\nkind: Pod\nmetadata: !!python/object/apply:os.system ['true']\n",
+        b"apiVersion: v1\nkind: Pod\nmetadata: &a [*a]\nspec: *a\nstatus: 5\n",
+        b'{"apiVersion":"v1","kind":"Pod","metadata":{"name":5,"labels":[],"ownerReferences":{}},"spec":7,"status":[]}',
+        b'{"apiVersion":"v1","kind":"List","items":[null,1,"x",{"kind":"Event","reason":1,"involvedObject":3}]}',
+        b'{"apiVersion":"v1","kind":"Pod","metadata":{"name":"\xff\xfe"}}',
+    ],
+)
 def test_hostile_documents_are_survived(tmp_path: Path, text: bytes) -> None:
     case = load(tmp_path, text)
     assert len(case.objects) <= 2 and case.topology.nodes == {}
@@ -194,8 +261,14 @@ def test_names_that_are_no_hosts_do_not_become_nodes(tmp_path: Path) -> None:
 
 
 def test_secrets_lose_their_values(tmp_path: Path) -> None:
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"token": "aGVsbG8="},
-              "stringData": {"k": "v"}, "type": "Opaque"}
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "s"},
+        "data": {"token": "aGVsbG8="},
+        "stringData": {"k": "v"},
+        "type": "Opaque",
+    }
     case = load(tmp_path, listing(secret))
     assert case.objects[0].body.keys() == {"apiVersion", "kind", "metadata", "type"}
 

@@ -42,7 +42,10 @@ def test_pods(tmp_path: Path) -> None:
     case = load(tmp_path, PODS)
     status = {item.name: item.body["status"] for item in case.objects}
     assert status["a-0-9wq4z"]["containerStatuses"][0] == {
-        "name": "", "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "restartCount": 5}
+        "name": "",
+        "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+        "restartCount": 5,
+    }
     assert status["a-1-7xk2p"] == {"phase": "Pending"}
     assert status["b"]["containerStatuses"][0]["state"] == {"terminated": {"reason": "OOMKilled"}}
     assert status["c"]["phase"] == "Pending" and status["d"]["phase"] == "Succeeded"
@@ -51,23 +54,27 @@ def test_pods(tmp_path: Path) -> None:
 
 
 def test_several_tables_with_their_commands(tmp_path: Path) -> None:
-    text = ("$ kubectl get nodes\nNAME   STATUS                        ROLES    AGE   VERSION\n"
-            "n1     Ready                         <none>   80d   v1.35.3\n"
-            "n2     NotReady,SchedulingDisabled   <none>   80d   v1.35.3\n"
-            "$ kubectl get podgroups\nNAME   STATUS    MINMEMBER   RUNNINGS   AGE\n"
-            "pg-1   Inqueue   4                      40h\n"
-            "\n$ kubectl get ds\nNAME   DESIRED   CURRENT   READY   AGE\nx      0         0         0       1d\n")
+    text = (
+        "$ kubectl get nodes\nNAME   STATUS                        ROLES    AGE   VERSION\n"
+        "n1     Ready                         <none>   80d   v1.35.3\n"
+        "n2     NotReady,SchedulingDisabled   <none>   80d   v1.35.3\n"
+        "$ kubectl get podgroups\nNAME   STATUS    MINMEMBER   RUNNINGS   AGE\n"
+        "pg-1   Inqueue   4                      40h\n"
+        "\n$ kubectl get ds\nNAME   DESIRED   CURRENT   READY   AGE\nx      0         0         0       1d\n"
+    )
     case = load(tmp_path, text)
     assert [(item.kind, item.name, item.line) for item in case.objects] == [
-        ("Node", "n1", 3), ("Node", "n2", 4), ("PodGroup", "pg-1", 7)]
+        ("Node", "n1", 3),
+        ("Node", "n2", 4),
+        ("PodGroup", "pg-1", 7),
+    ]
     assert case.objects[1].body["spec"] == {"unschedulable": True}
     assert case.objects[1].body["status"]["conditions"] == [{"type": "Ready", "status": "False"}]
     assert (case.jobs[0].state, case.jobs[0].fields["min_member"], case.jobs[0].fields["active"]) == ("Inqueue", 4, 0)
 
 
 def test_rows_wider_than_the_header(tmp_path: Path) -> None:
-    text = ("NAME   READY   STATUS    RESTARTS   AGE\n"
-            "a-very-long-pod-name-0   1/1   Running   0   3m\n")
+    text = "NAME   READY   STATUS    RESTARTS   AGE\na-very-long-pod-name-0   1/1   Running   0   3m\n"
     case = load(tmp_path, text)
     assert case.objects[0].name == "a-very-long-pod-name-0"
     assert case.objects[0].body["status"] == {"phase": "Running"}
@@ -79,7 +86,9 @@ def test_damaged_rows_are_survived(tmp_path: Path) -> None:
     assert [item.name for item in case.objects][:2] == ["a-0-9wq4z", "a-1-7xk2p"]
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("26m", 1560), ("2d4h", 187_200), ("90s", 90), ("1y2d", 31_708_800),
-                                               ("", None), ("<unknown>", None)])
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("26m", 1560), ("2d4h", 187_200), ("90s", 90), ("1y2d", 31_708_800), ("", None), ("<unknown>", None)],
+)
 def test_ages(text: str, seconds: float | None) -> None:
     assert age_seconds(text) == seconds

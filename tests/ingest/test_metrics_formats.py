@@ -30,29 +30,58 @@ def only(case: Case) -> SeriesBlock:
 
 
 def labels(gpu: int = 0, host: str = "n1", name: str = TEMP, **more: str) -> dict[str, str]:
-    return {"__name__": name, "gpu": str(gpu), "UUID": f"GPU-{host}-{gpu}", "Hostname": host,
-            "pci_bus_id": f"00000000:{0x18 + gpu:02X}:00.0", **more}
+    return {
+        "__name__": name,
+        "gpu": str(gpu),
+        "UUID": f"GPU-{host}-{gpu}",
+        "Hostname": host,
+        "pci_bus_id": f"00000000:{0x18 + gpu:02X}:00.0",
+        **more,
+    }
 
 
 def matrix(*series: tuple[dict[str, str], list[tuple[float, str]]]) -> dict[str, object]:
-    return {"status": "success", "data": {"resultType": "matrix", "result": [
-        {"metric": metric, "values": [list(pair) for pair in values]} for metric, values in series]}}
+    return {
+        "status": "success",
+        "data": {
+            "resultType": "matrix",
+            "result": [{"metric": metric, "values": [list(pair) for pair in values]} for metric, values in series],
+        },
+    }
 
 
 TWO = matrix((labels(0), [(T0, "60"), (T0 + 30, "61.5")]), (labels(1), [(T0, "70"), (T0 + 30, "71")]))
 
 
-@pytest.mark.parametrize("text", [
-    json.dumps(TWO), json.dumps(TWO, separators=(",", ":")), json.dumps(TWO, indent=2),
-    json.dumps([TWO]), json.dumps({"data": {"result": TWO["data"]["result"]}}),  # type: ignore[index]
-    json.dumps(TWO["data"]["result"]),  # type: ignore[index]
-    "\ufeff" + json.dumps(TWO),
-    "\n".join(json.dumps(matrix((labels(g), [(T0, v), (T0 + 30, w)])), separators=(",", ":"))
-              for g, v, w in ((0, "60", "61.5"), (1, "70", "71"))),
-    json.dumps({"status": "success", "data": {"resultType": "matrix", "result": [
-        {"values": [[T0, "60"], [T0 + 30, "61.5"]], "metric": labels(0)},
-        {"metric": labels(1), "values": [[T0, "70"], [T0 + 30, "71"]], "histograms": []}]}}),
-], ids=["json", "compact", "pretty", "list", "data only", "bare series", "bom", "lines", "other order"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(TWO),
+        json.dumps(TWO, separators=(",", ":")),
+        json.dumps(TWO, indent=2),
+        json.dumps([TWO]),
+        json.dumps({"data": {"result": TWO["data"]["result"]}}),  # type: ignore[index]
+        json.dumps(TWO["data"]["result"]),  # type: ignore[index]
+        "\ufeff" + json.dumps(TWO),
+        "\n".join(
+            json.dumps(matrix((labels(g), [(T0, v), (T0 + 30, w)])), separators=(",", ":"))
+            for g, v, w in ((0, "60", "61.5"), (1, "70", "71"))
+        ),
+        json.dumps(
+            {
+                "status": "success",
+                "data": {
+                    "resultType": "matrix",
+                    "result": [
+                        {"values": [[T0, "60"], [T0 + 30, "61.5"]], "metric": labels(0)},
+                        {"metric": labels(1), "values": [[T0, "70"], [T0 + 30, "71"]], "histograms": []},
+                    ],
+                },
+            }
+        ),
+    ],
+    ids=["json", "compact", "pretty", "list", "data only", "bare series", "bom", "lines", "other order"],
+)
 def test_every_spelling_of_a_range_answer_is_the_same(tmp_path: Path, text: str) -> None:
     assert sniff_metrics(text.encode()[:4096]) == "prometheus_json"
     case = read(tmp_path, text)
@@ -61,7 +90,9 @@ def test_every_spelling_of_a_range_answer_is_the_same(tmp_path: Path, text: str)
     assert block.times.tolist() == [T0 * 10**9, (T0 + 30) * 10**9]
     assert block.values.dtype == np.float32 and block.values[0].tolist() == [[60, 61.5], [70, 71]]
     assert [(e.node, e.gpu, e.uuid, e.pci) for e in block.entities] == [
-        ("n1", 0, "GPU-n1-0", "0000:18:00"), ("n1", 1, "GPU-n1-1", "0000:19:00")]
+        ("n1", 0, "GPU-n1-0", "0000:18:00"),
+        ("n1", 1, "GPU-n1-1", "0000:19:00"),
+    ]
     assert not case.coverage.problems
     source = case.sources[0]
     assert (source.first_ts, source.last_ts, source.node) == (T0 * 10**9, (T0 + 30) * 10**9, "n1")
@@ -71,25 +102,42 @@ def test_every_spelling_of_a_range_answer_is_the_same(tmp_path: Path, text: str)
 
 
 def test_an_instant_answer_is_one_column(tmp_path: Path) -> None:
-    answer = {"status": "success", "data": {"resultType": "vector", "result": [
-        {"metric": labels(g), "value": [T0 + 0.25, str(60 + g)]} for g in (1, 0)]}}
+    answer = {
+        "status": "success",
+        "data": {
+            "resultType": "vector",
+            "result": [{"metric": labels(g), "value": [T0 + 0.25, str(60 + g)]} for g in (1, 0)],
+        },
+    }
     block = only(read(tmp_path, json.dumps(answer, separators=(",", ":"))))
     assert block.times.tolist() == [T0 * 10**9 + 250_000_000]
     assert block.values[0].tolist() == [[60], [61]]
 
 
 def test_series_with_own_times_share_one_grid_with_gaps(tmp_path: Path) -> None:
-    block = only(read(tmp_path, json.dumps(matrix(
-        (labels(0), [(T0, "1"), (T0 + 60, "3")]), (labels(1), [(T0 + 30, "5")])))))
+    block = only(
+        read(tmp_path, json.dumps(matrix((labels(0), [(T0, "1"), (T0 + 60, "3")]), (labels(1), [(T0 + 30, "5")]))))
+    )
     assert (block.times // 10**9).tolist() == [T0, T0 + 30, T0 + 60]
     np.testing.assert_array_equal(block.values[0], [[1, np.nan, 3], [np.nan, 5, np.nan]])
 
 
-@pytest.mark.parametrize(("written", "kept"), [
-    ("NaN", None), ("+Inf", None), ("-Inf", None), ("1e3", 1000.0), ("2147483632", None), ("2147483635", None),
-    ("9223372036854775792", None), ("9.223372036854776e+18", None), ("140737488355328", None), ("0", 0.0),
-    ("2147483600", 2147483600.0),
-])
+@pytest.mark.parametrize(
+    ("written", "kept"),
+    [
+        ("NaN", None),
+        ("+Inf", None),
+        ("-Inf", None),
+        ("1e3", 1000.0),
+        ("2147483632", None),
+        ("2147483635", None),
+        ("9223372036854775792", None),
+        ("9.223372036854776e+18", None),
+        ("140737488355328", None),
+        ("0", 0.0),
+        ("2147483600", 2147483600.0),
+    ],
+)
 def test_absent_is_not_zero_and_blank_is_absent(tmp_path: Path, written: str, kept: float | None) -> None:
     values = only(read(tmp_path, json.dumps(matrix((labels(0), [(T0, "60"), (T0 + 30, written)]))))).values[0, 0]
     assert values[0] == 60
@@ -102,29 +150,57 @@ def test_renamed_metrics_have_one_name(tmp_path: Path, written: str) -> None:
 
 
 def test_other_units_are_converted(tmp_path: Path) -> None:
-    block = only(read(tmp_path, json.dumps(matrix(
-        ({"__name__": "nvidia_smi_memory_used_bytes", "uuid": "1b0aaaea-b5d5-a1ab-efad-a96511c5a058", "gpu": "0",
-          "node": "n1"}, [(T0, str(80 << 30))])))))
+    block = only(
+        read(
+            tmp_path,
+            json.dumps(
+                matrix(
+                    (
+                        {
+                            "__name__": "nvidia_smi_memory_used_bytes",
+                            "uuid": "1b0aaaea-b5d5-a1ab-efad-a96511c5a058",
+                            "gpu": "0",
+                            "node": "n1",
+                        },
+                        [(T0, str(80 << 30))],
+                    )
+                )
+            ),
+        )
+    )
     assert block.fields == ["DCGM_FI_DEV_FB_USED"] and block.values[0, 0, 0] == 80 * 1024
     assert block.entities[0].uuid == "GPU-1b0aaaea-b5d5-a1ab-efad-a96511c5a058"
 
 
-@pytest.mark.parametrize(("more", "node"), [
-    ({"Hostname": "n7"}, "n7"), ({"hostname": "n7"}, "n7"), ({"node": "n7", "instance": "10.0.0.1:9400"}, "n7"),
-    ({"instance": "n7:9400"}, "n7"), ({"exported_instance": "n7:9400", "instance": "gateway:80"}, "n7"),
-    ({"Hostname": "dcgm-exporter-x7k2p", "node": "n7"}, "n7"),
-    ({"Hostname": "gpu-agent-0", "pod": "gpu-agent-0", "node": "n7"}, "n7"),
-    ({"Hostname": "n7;reboot"}, None), ({}, None),
-])
+@pytest.mark.parametrize(
+    ("more", "node"),
+    [
+        ({"Hostname": "n7"}, "n7"),
+        ({"hostname": "n7"}, "n7"),
+        ({"node": "n7", "instance": "10.0.0.1:9400"}, "n7"),
+        ({"instance": "n7:9400"}, "n7"),
+        ({"exported_instance": "n7:9400", "instance": "gateway:80"}, "n7"),
+        ({"Hostname": "dcgm-exporter-x7k2p", "node": "n7"}, "n7"),
+        ({"Hostname": "gpu-agent-0", "pod": "gpu-agent-0", "node": "n7"}, "n7"),
+        ({"Hostname": "n7;reboot"}, None),
+        ({}, None),
+    ],
+)
 def test_the_node_by_whatever_label_names_it(tmp_path: Path, more: dict[str, str], node: str | None) -> None:
     metric = {"__name__": TEMP, "gpu": "0", "UUID": "GPU-1", **more}
     assert only(read(tmp_path, json.dumps(matrix((metric, [(T0, "60")]))))).entities[0].node == node
 
 
 def test_pods_come_and_go_but_the_gpu_stays(tmp_path: Path) -> None:
-    case = read(tmp_path, json.dumps(matrix(
-        (labels(0, exported_pod="train-1", pod="dcgm-exporter-abc"), [(T0, "60")]),
-        (labels(0, pod="dcgm-exporter-abc"), [(T0 + 30, "61")]))))
+    case = read(
+        tmp_path,
+        json.dumps(
+            matrix(
+                (labels(0, exported_pod="train-1", pod="dcgm-exporter-abc"), [(T0, "60")]),
+                (labels(0, pod="dcgm-exporter-abc"), [(T0 + 30, "61")]),
+            )
+        ),
+    )
     block = only(case)
     assert block.values[0].tolist() == [[60, 61]] and block.entities[0].pod == "train-1"
 
@@ -137,17 +213,35 @@ def test_an_index_that_moves_to_another_gpu_keeps_both(tmp_path: Path) -> None:
 
 
 def test_mig_slices_and_links_are_entities_of_their_own(tmp_path: Path) -> None:
-    block = only(read(tmp_path, json.dumps(matrix(
-        (labels(0, GPU_I_ID="1", GPU_I_PROFILE="3g.40gb"), [(T0, "1")]),
-        (labels(0, GPU_I_ID="2", GPU_I_PROFILE="3g.40gb"), [(T0, "2")]), (labels(0), [(T0, "3")])))))
+    block = only(
+        read(
+            tmp_path,
+            json.dumps(
+                matrix(
+                    (labels(0, GPU_I_ID="1", GPU_I_PROFILE="3g.40gb"), [(T0, "1")]),
+                    (labels(0, GPU_I_ID="2", GPU_I_PROFILE="3g.40gb"), [(T0, "2")]),
+                    (labels(0), [(T0, "3")]),
+                )
+            ),
+        )
+    )
     assert block.values[0].ravel().tolist() == [3, 1, 2]
 
 
 def test_gpu_series_and_others_stand_in_blocks_of_their_own(tmp_path: Path) -> None:
-    case = read(tmp_path, json.dumps(matrix(
-        (labels(0), [(T0, "60")]),
-        ({"__name__": "node_infiniband_state_id", "device": "mlx5_0", "port": "1", "instance": "n1:9100"}, [(T0, "4")]),
-        ({"instance": "n1:9100"}, [(T0, "1.5")]))))
+    case = read(
+        tmp_path,
+        json.dumps(
+            matrix(
+                (labels(0), [(T0, "60")]),
+                (
+                    {"__name__": "node_infiniband_state_id", "device": "mlx5_0", "port": "1", "instance": "n1:9100"},
+                    [(T0, "4")],
+                ),
+                ({"instance": "n1:9100"}, [(T0, "1.5")]),
+            )
+        ),
+    )
     gpu, other = case.series
     assert gpu.fields == [TEMP]
     assert other.fields == ["expression", "node_infiniband_state_id"]
@@ -156,15 +250,15 @@ def test_gpu_series_and_others_stand_in_blocks_of_their_own(tmp_path: Path) -> N
 
 def test_a_truncated_answer_keeps_all_before_the_cut(tmp_path: Path) -> None:
     text = json.dumps(TWO, separators=(",", ":"))
-    case = read(tmp_path, text[:text.index('"71"')])
+    case = read(tmp_path, text[: text.index('"71"')])
     np.testing.assert_array_equal(only(case).values[0], [[60, 61.5], [70, np.nan]])
-    problem, = case.coverage.problems
+    (problem,) = case.coverage.problems
     assert "1 series are whole, 1 samples of 1 damaged ones were kept" in problem.reason and "byte" in problem.reason
 
 
 def test_a_truncated_pretty_answer_too(tmp_path: Path) -> None:
     text = json.dumps(TWO, indent=1)
-    case = read(tmp_path, text[:text.index('"71"')])
+    case = read(tmp_path, text[: text.index('"71"')])
     np.testing.assert_array_equal(only(case).values[0], [[60, 61.5], [70, np.nan]])
     assert len(case.coverage.problems) == 1
 
@@ -173,7 +267,7 @@ def test_damage_in_the_middle_costs_one_series(tmp_path: Path) -> None:
     text = json.dumps(matrix(*((labels(g), [(T0, "60"), (T0 + 30, "61")]) for g in range(3))), separators=(",", ":"))
     second = text.index('"UUID":"GPU-n1-1"')
     hole = text.index('"61"', second)
-    case = read(tmp_path, text[:hole] + "\x00garbage" + text[hole + 4:])
+    case = read(tmp_path, text[:hole] + "\x00garbage" + text[hole + 4 :])
     np.testing.assert_array_equal(only(case).values[0], [[60, 61], [60, np.nan], [60, 61]])
     assert len(case.coverage.problems) == 1
 
@@ -228,7 +322,7 @@ def test_a_scrape_is_a_snapshot_with_the_lines_as_proof(tmp_path: Path) -> None:
 @pytest.mark.parametrize("stamp", [f"{T0}000", f"{T0}.000", f"{T0}"])
 def test_time_stamps_in_milliseconds_or_seconds(tmp_path: Path, stamp: str) -> None:
     line = 'DCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="GPU-a"} '
-    block = only(read(tmp_path, f"{line}65 {stamp}\n{line}66 {T0 + 30}000 # {{trace=\"x\"}} 1\n# EOF\n"))
+    block = only(read(tmp_path, f'{line}65 {stamp}\n{line}66 {T0 + 30}000 # {{trace="x"}} 1\n# EOF\n'))
     assert block.times.tolist() == [T0 * 10**9, (T0 + 30) * 10**9] and block.values[0].tolist() == [[65, 66]]
 
 
@@ -242,8 +336,10 @@ def test_broken_lines_of_a_scrape_are_named_and_cost_only_themselves(tmp_path: P
 
 
 def test_blank_and_special_values_of_a_scrape(tmp_path: Path) -> None:
-    text = "".join(f'DCGM_FI_DEV_GPU_TEMP{{gpu="{g}",UUID="GPU-{g}"}} {v}\n'
-                   for g, v in enumerate(("65", "NaN", "+Inf", "2147483632")))
+    text = "".join(
+        f'DCGM_FI_DEV_GPU_TEMP{{gpu="{g}",UUID="GPU-{g}"}} {v}\n'
+        for g, v in enumerate(("65", "NaN", "+Inf", "2147483632"))
+    )
     values = only(read(tmp_path, text)).values[0, :, 0]
     assert values[0] == 65 and np.isnan(values[1:]).all()
 
@@ -286,8 +382,10 @@ def test_nvidia_smi_output(tmp_path: Path) -> None:
 
 
 def test_metric_and_value_columns(tmp_path: Path) -> None:
-    text = ("time,metric,Hostname,gpu,value\n"
-            f"{T0},{TEMP},n1,0,60\n{T0},DCGM_FI_DEV_GPU_UTIL_RATIO,n1,0,97\n{T0 + 60},{TEMP},n1,0,61\n")
+    text = (
+        "time,metric,Hostname,gpu,value\n"
+        f"{T0},{TEMP},n1,0,60\n{T0},DCGM_FI_DEV_GPU_UTIL_RATIO,n1,0,97\n{T0 + 60},{TEMP},n1,0,61\n"
+    )
     assert sniff_metrics(text.encode()) == "gpu_csv"
     block = only(read(tmp_path, text))
     assert block.fields == [TEMP, UTIL]
@@ -295,9 +393,11 @@ def test_metric_and_value_columns(tmp_path: Path) -> None:
 
 
 def test_a_table_with_a_column_for_each_series(tmp_path: Path) -> None:
-    text = ('"Time";"DCGM_FI_DEV_GPU_TEMP{Hostname=""n1"", gpu=""0""}";'
-            '"DCGM_FI_DEV_GPU_TEMP{Hostname=""n1"", gpu=""1""}"\n'
-            "2026-08-01 08:00:00;60;70\n2026-08-01 08:00:30;61;\n")
+    text = (
+        '"Time";"DCGM_FI_DEV_GPU_TEMP{Hostname=""n1"", gpu=""0""}";'
+        '"DCGM_FI_DEV_GPU_TEMP{Hostname=""n1"", gpu=""1""}"\n'
+        "2026-08-01 08:00:00;60;70\n2026-08-01 08:00:30;61;\n"
+    )
     assert sniff_metrics(text.encode()) == "gpu_csv"
     np.testing.assert_array_equal(only(read(tmp_path, text)).values[0], [[60, 61], [70, np.nan]])
 
@@ -311,15 +411,27 @@ def test_broken_rows_of_a_table_are_named(tmp_path: Path) -> None:
     assert only(case).values.shape == (7, 2, 2)
 
 
-@pytest.mark.parametrize("text", [
-    "", "\n\n", "{}", "[]", '{"schema": "aiops.collected/v1", "metrics": []}', '{"metric": "loss", "value": 3.1}',
-    '{"kind": "List", "items": [{"metric": 1}]}',
-    "step 100 loss 2.31\nstep 110 loss 2.30\n", "loss 2.31\ngrad_norm 0.5\n",
-    "2026-08-01T08:00:00Z n1 kernel: NVRM: Xid (PCI:0000:a8:00): 79\n",
-    "JobID|JobName|State|ExitCode\n1|train|FAILED|1:0\n",
-    "step,loss,lr\n1,2.3,1e-4\n", "epoch,gpu_hours,cost\n1,3,4\n", "name,value\na,1\n",
-    "\x00\x01\x02" + LONG, "#!/bin/bash\n# TYPE in your name\necho hi\n",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "\n\n",
+        "{}",
+        "[]",
+        '{"schema": "aiops.collected/v1", "metrics": []}',
+        '{"metric": "loss", "value": 3.1}',
+        '{"kind": "List", "items": [{"metric": 1}]}',
+        "step 100 loss 2.31\nstep 110 loss 2.30\n",
+        "loss 2.31\ngrad_norm 0.5\n",
+        "2026-08-01T08:00:00Z n1 kernel: NVRM: Xid (PCI:0000:a8:00): 79\n",
+        "JobID|JobName|State|ExitCode\n1|train|FAILED|1:0\n",
+        "step,loss,lr\n1,2.3,1e-4\n",
+        "epoch,gpu_hours,cost\n1,3,4\n",
+        "name,value\na,1\n",
+        "\x00\x01\x02" + LONG,
+        "#!/bin/bash\n# TYPE in your name\necho hi\n",
+    ],
+)
 def test_other_content_is_not_taken_for_metrics(text: str) -> None:
     assert sniff_metrics(text.encode()) is None
 

@@ -31,21 +31,38 @@ def samples(case: Case) -> dict[tuple[str, str | None, int], float]:
 
 
 def prometheus() -> bytes:
-    return json.dumps({"status": "success", "data": {"resultType": "matrix", "result": [
-        {"metric": {"__name__": name, "gpu": str(g), "UUID": f"GPU-{g}", "Hostname": "n1"},
-         "values": [[T0 + 15 * i, str(10 * g + i)] for i in range(4)]}
-        for name in ("DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_GPU_UTIL") for g in range(3)]}},
-        separators=(",", ":")).encode()
+    return json.dumps(
+        {
+            "status": "success",
+            "data": {
+                "resultType": "matrix",
+                "result": [
+                    {
+                        "metric": {"__name__": name, "gpu": str(g), "UUID": f"GPU-{g}", "Hostname": "n1"},
+                        "values": [[T0 + 15 * i, str(10 * g + i)] for i in range(4)],
+                    }
+                    for name in ("DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_GPU_UTIL")
+                    for g in range(3)
+                ],
+            },
+        },
+        separators=(",", ":"),
+    ).encode()
 
 
 def exposition() -> bytes:
-    return "".join(f'DCGM_FI_DEV_GPU_TEMP{{gpu="{g}",UUID="GPU-{g}",Hostname="n1"}} {10 * g + i} {T0 + 15 * i}000\n'
-                   for g in range(3) for i in range(4)).encode()
+    return "".join(
+        f'DCGM_FI_DEV_GPU_TEMP{{gpu="{g}",UUID="GPU-{g}",Hostname="n1"}} {10 * g + i} {T0 + 15 * i}000\n'
+        for g in range(3)
+        for i in range(4)
+    ).encode()
 
 
 def table() -> bytes:
-    return ("timestamp,host,gpu,uuid,temp_c,util_pct\n" + "".join(
-        f"{T0 + 15 * i},n1,{g},GPU-{g},{10 * g + i},{90 + i}\n" for i in range(4) for g in range(3))).encode()
+    return (
+        "timestamp,host,gpu,uuid,temp_c,util_pct\n"
+        + "".join(f"{T0 + 15 * i},n1,{g},GPU-{g},{10 * g + i},{90 + i}\n" for i in range(4) for g in range(3))
+    ).encode()
 
 
 @pytest.mark.parametrize("whole", [prometheus(), exposition(), table()], ids=["prometheus", "exposition", "csv"])
@@ -74,8 +91,9 @@ def test_flipped_bytes_never_raise(whole: bytes) -> None:
 
 @pytest.mark.parametrize("stamp", ["1e300", "-1e300", "NaN", "9999999999999999999999"])
 def test_times_out_of_range_are_refused(stamp: str) -> None:
-    lines = "".join(f'DCGM_FI_DEV_GPU_TEMP{{gpu="{g}",UUID="GPU-{g}"}} 6{g}{end}\n'
-                    for g, end in ((0, ""), (1, f" {stamp}")))
+    lines = "".join(
+        f'DCGM_FI_DEV_GPU_TEMP{{gpu="{g}",UUID="GPU-{g}"}} 6{g}{end}\n' for g, end in ((0, ""), (1, f" {stamp}"))
+    )
     case = read(lines.encode())
     assert case.coverage.problems[0].line == 2
     assert samples(case) == {("DCGM_FI_DEV_GPU_TEMP", "GPU-0", NO_TIME): 60}

@@ -24,10 +24,12 @@ def test_no_name_and_no_field_id_is_used_twice() -> None:
 
 def test_old_and_new_dcgm_names_are_the_same_field() -> None:
     metrics = metric_names().metrics
-    for old, new, number in (("DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_BOARD_POWER_WATTS", 155),
-                             ("DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", 112),
-                             ("DCGM_FI_DEV_XID_ERRORS", "DCGM_FI_DEV_XID_ERROR", 230),
-                             ("DCGM_FI_DEV_ROW_REMAP_FAILURE", "DCGM_FI_DEV_ROW_REMAP_FAILED", 395)):
+    for old, new, number in (
+        ("DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_BOARD_POWER_WATTS", 155),
+        ("DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", 112),
+        ("DCGM_FI_DEV_XID_ERRORS", "DCGM_FI_DEV_XID_ERROR", 230),
+        ("DCGM_FI_DEV_ROW_REMAP_FAILURE", "DCGM_FI_DEV_ROW_REMAP_FAILED", 395),
+    ):
         assert metrics[old].field is metrics[new].field
         assert (metrics[new].field.name, metrics[new].field.id) == (old, number)
 
@@ -38,7 +40,9 @@ def test_headers_lose_units_and_punctuation() -> None:
 
 
 def test_nothing_heavy_is_imported_before_there_are_metrics() -> None:
-    code = ("import sys, aiops.ingest.metrics, aiops.detect.metrics, aiops.sources.prometheus; "
-            "print(sorted({'numpy', 'pandas', 'requests', 'prometheus_api_client'} & set(sys.modules)))")
+    code = (
+        "import sys, aiops.ingest.metrics, aiops.detect.metrics, aiops.sources.prometheus; "
+        "print(sorted({'numpy', 'pandas', 'requests', 'prometheus_api_client'} & set(sys.modules)))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

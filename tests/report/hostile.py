@@ -13,20 +13,79 @@ from aiops.model.report import Report
 MARKER = "pwned"
 
 WEAPONS = [
-    f"<script>{MARKER}()</script>", f"</style><script>{MARKER}()</script>", f'"><img src=x onerror={MARKER}()>',
-    f"' onmouseover='{MARKER}()", "</title></main></body>", "<!-- ", "]]>", "&lt;b&gt;", "&#60;b&#62;",
+    f"<script>{MARKER}()</script>",
+    f"</style><script>{MARKER}()</script>",
+    f'"><img src=x onerror={MARKER}()>',
+    f"' onmouseover='{MARKER}()",
+    "</title></main></body>",
+    "<!-- ",
+    "]]>",
+    "&lt;b&gt;",
+    "&#60;b&#62;",
     "<svg/onload=1>",
-    f"[{MARKER}](https://evil.example/x)", f"![{MARKER}](https://evil.example/x.png)", "https://evil.example/a_b_c",
-    "www.evil.example", "mailto:me@evil.example", "<https://evil.example>", f"# {MARKER}", f"## {MARKER} ##",
-    "| a | b |\n|---|---|\n| c | d |", "```\ncode\n```", "~~~", "````````", "`` ` ``", "---", "===", "- [ ] item",
-    "1. item", "> quote", "    indented", "\\", "\\\\`", "*b* _i_ ~s~ **x** __y__", "@root",
+    f"[{MARKER}](https://evil.example/x)",
+    f"![{MARKER}](https://evil.example/x.png)",
+    "https://evil.example/a_b_c",
+    "www.evil.example",
+    "mailto:me@evil.example",
+    "<https://evil.example>",
+    f"# {MARKER}",
+    f"## {MARKER} ##",
+    "| a | b |\n|---|---|\n| c | d |",
+    "```\ncode\n```",
+    "~~~",
+    "````````",
+    "`` ` ``",
+    "---",
+    "===",
+    "- [ ] item",
+    "1. item",
+    "> quote",
+    "    indented",
+    "\\",
+    "\\\\`",
+    "*b* _i_ ~s~ **x** __y__",
+    "@root",
     "@channel #12 GH-7 org/repo#3",
-    "[x]: https://evil.example", "[^1]: note", "<!channel>", "<!here|here>", "<@U012AB3CD>", "<#C012AB3CD>",
-    "<https://evil.example|harmless>", "<!subteam^S1>", ":skull: :+1:", "*bold*", "_it_ ~st~ `c`", "&&&&<<<<>>>>",
-    "\x1b[31mred\x1b[0m", "\x1b]8;;https://evil.example\x07link\x1b]8;;\x07", "\x1b]0;title\x07", "\x9b31m", "\x08\x08",
-    "a\rb", "\x00", "\x7f", "\u202egnp.exe", "\u2066x\u2069", "\u200bzero\u200dwidth\ufeff", "\u2028line\u2029",
-    "[bold red]rich[/bold red]", "[link=https://evil.example]x[/link]", "日本語のログ", "e\u0301\u0301\u0301", "🔥" * 9,
-    "\t\ttab", "\n\n\n", "", " ", "x" * 400, "<" * 400, "a b " * 150, "node1;reboot", "$(reboot)", "\U000e0041tag",
+    "[x]: https://evil.example",
+    "[^1]: note",
+    "<!channel>",
+    "<!here|here>",
+    "<@U012AB3CD>",
+    "<#C012AB3CD>",
+    "<https://evil.example|harmless>",
+    "<!subteam^S1>",
+    ":skull: :+1:",
+    "*bold*",
+    "_it_ ~st~ `c`",
+    "&&&&<<<<>>>>",
+    "\x1b[31mred\x1b[0m",
+    "\x1b]8;;https://evil.example\x07link\x1b]8;;\x07",
+    "\x1b]0;title\x07",
+    "\x9b31m",
+    "\x08\x08",
+    "a\rb",
+    "\x00",
+    "\x7f",
+    "\u202egnp.exe",
+    "\u2066x\u2069",
+    "\u200bzero\u200dwidth\ufeff",
+    "\u2028line\u2029",
+    "[bold red]rich[/bold red]",
+    "[link=https://evil.example]x[/link]",
+    "日本語のログ",
+    "e\u0301\u0301\u0301",
+    "🔥" * 9,
+    "\t\ttab",
+    "\n\n\n",
+    "",
+    " ",
+    "x" * 400,
+    "<" * 400,
+    "a b " * 150,
+    "node1;reboot",
+    "$(reboot)",
+    "\U000e0041tag",
 ]
 
 text = st.one_of(
@@ -43,8 +102,10 @@ _OURS = {"schema", "verdict", "rule", "scheduler", "action", "risk", "severity"}
 def poison(value: Any, pool: list[str], path: tuple[str, ...] = ()) -> Any:
     """The same shape with every free string replaced, going round through ``pool``."""
     if isinstance(value, dict):
-        return {poison(key, pool, (*path, "key")) if path[-1:] == ("kinds",) else key: poison(item, pool, (*path, key))
-                for key, item in value.items()}
+        return {
+            poison(key, pool, (*path, "key")) if path[-1:] == ("kinds",) else key: poison(item, pool, (*path, key))
+            for key, item in value.items()
+        }
     if isinstance(value, list):
         return [poison(item, pool, path) for item in value]
     if not isinstance(value, str) or _is_ours(path):
@@ -55,7 +116,7 @@ def poison(value: Any, pool: list[str], path: tuple[str, ...] = ()) -> Any:
 
 def _is_ours(path: tuple[str, ...]) -> bool:
     name = path[-1] if path else ""
-    return (name in _OURS or (name == "kind" and "sources" not in path) or (name == "role" and "series" not in path))
+    return name in _OURS or (name == "kind" and "sources" not in path) or (name == "role" and "series" not in path)
 
 
 @dataclass(frozen=True)
@@ -78,8 +139,12 @@ class Hostile:
         return Report.model_validate(poisoned)
 
 
-hostile = st.builds(Hostile, st.sampled_from(["off_bus", "inconclusive", "two_incidents"]),
-                    st.lists(text, min_size=1, max_size=7), st.booleans())
+hostile = st.builds(
+    Hostile,
+    st.sampled_from(["off_bus", "inconclusive", "two_incidents"]),
+    st.lists(text, min_size=1, max_size=7),
+    st.booleans(),
+)
 
 
 def _copy_times(source: Any, target: Any) -> None:

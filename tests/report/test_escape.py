@@ -11,8 +11,18 @@ from report.hostile import text
 
 from aiops.report import escape
 
-HIDDEN = {chr(c) for c in [*range(0x20), *range(0x7F, 0xA0), *range(0x200B, 0x2010), *range(0x2028, 0x202F),
-                           *range(0x2060, 0x2070), 0xFEFF, 0xAD]}
+HIDDEN = {
+    chr(c)
+    for c in [
+        *range(0x20),
+        *range(0x7F, 0xA0),
+        *range(0x200B, 0x2010),
+        *range(0x2028, 0x202F),
+        *range(0x2060, 0x2070),
+        0xFEFF,
+        0xAD,
+    ]
+}
 
 
 @given(text)

@@ -16,13 +16,84 @@ from report.samples import ALL, inconclusive, no_incident, off_bus, two_incident
 from aiops.model.report import TimelineEntry
 from aiops.report.html import render
 
-TAGS = {"html", "head", "meta", "title", "style", "script", "body", "main", "footer", "article", "header", "section",
-        "h1", "h2", "h3", "h4", "p", "div", "span", "small", "b", "a", "dl", "dt", "dd", "ul", "ol", "li", "pre",
-        "code", "button", "details", "summary", "table", "thead", "tbody", "tr", "th", "td", "figure", "figcaption",
-        "svg", "path", "rect", "circle", "text", "g"}
-ATTRIBUTES = {"lang", "charset", "http-equiv", "content", "name", "class", "id", "href", "role", "type", "open",
-              "scope", "tabindex", "width", "height", "viewbox", "d", "x", "y", "cx", "cy", "r", "rx", "text-anchor",
-              "aria-label", "aria-labelledby", "aria-hidden"}
+TAGS = {
+    "html",
+    "head",
+    "meta",
+    "title",
+    "style",
+    "script",
+    "body",
+    "main",
+    "footer",
+    "article",
+    "header",
+    "section",
+    "h1",
+    "h2",
+    "h3",
+    "h4",
+    "p",
+    "div",
+    "span",
+    "small",
+    "b",
+    "a",
+    "dl",
+    "dt",
+    "dd",
+    "ul",
+    "ol",
+    "li",
+    "pre",
+    "code",
+    "button",
+    "details",
+    "summary",
+    "table",
+    "thead",
+    "tbody",
+    "tr",
+    "th",
+    "td",
+    "figure",
+    "figcaption",
+    "svg",
+    "path",
+    "rect",
+    "circle",
+    "text",
+    "g",
+}
+ATTRIBUTES = {
+    "lang",
+    "charset",
+    "http-equiv",
+    "content",
+    "name",
+    "class",
+    "id",
+    "href",
+    "role",
+    "type",
+    "open",
+    "scope",
+    "tabindex",
+    "width",
+    "height",
+    "viewbox",
+    "d",
+    "x",
+    "y",
+    "cx",
+    "cy",
+    "r",
+    "rx",
+    "text-anchor",
+    "aria-label",
+    "aria-labelledby",
+    "aria-hidden",
+}
 VOID = {"meta"}
 
 
@@ -86,9 +157,14 @@ def check(source: str) -> Page:
 def test_the_page_begins_with_what_who_and_next() -> None:
     words = check(render(off_bus())).words.strip()
     start = words.index("Incident almost certain (96%)")
-    what, who, step = (words.index(part, start) for part in (
-        "GPU fell off the PCIe bus", "Who GPU 5 of gpu-r07-n03",
-        "Next Drain gpu-r07-n03 (needs approval); then requeue"))
+    what, who, step = (
+        words.index(part, start)
+        for part in (
+            "GPU fell off the PCIe bus",
+            "Who GPU 5 of gpu-r07-n03",
+            "Next Drain gpu-r07-n03 (needs approval); then requeue",
+        )
+    )
     assert start < what < who < step < words.index("scontrol update NodeName=gpu-r07-n03 State=DRAIN")
 
 
@@ -99,7 +175,7 @@ def test_no_incident_says_that_nothing_is_to_be_done() -> None:
 
 def test_inconclusive_shows_candidates_and_the_broken_archive_at_the_top() -> None:
     words = check(render(inconclusive())).words
-    top = words[:words.index("What to do")]
+    top = words[: words.index("What to do")]
     assert "Candidates: rank 6" in top or "candidates: rank 6" in top
     assert "archive is truncated" in top
     assert "Would decide kernel log of node-b" in words
@@ -109,8 +185,10 @@ def test_the_content_policy_allows_exactly_what_is_there() -> None:
     page = check(render(off_bus()))
     policy = next(meta["content"] for meta in page.all("meta") if meta.get("http-equiv") == "Content-Security-Policy")
     hashes = {kind: "sha256-" + b64encode(sha256(body.encode()).digest()).decode() for kind, body in page.raw.items()}
-    assert policy == (f"default-src 'none'; style-src '{hashes['style']}'; script-src '{hashes['script']}'; "
-                      "base-uri 'none'; form-action 'none'")
+    assert policy == (
+        f"default-src 'none'; style-src '{hashes['style']}'; script-src '{hashes['script']}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
 
 
 @pytest.mark.parametrize("name", list(ALL))
@@ -126,7 +204,7 @@ def test_findings_actions_and_timeline_lead_to_the_line() -> None:
     page = check(source)
     links = [link["href"] for link in page.all("a")]
     assert links.count("#i1e2") >= 4  # story, action, timeline, finding
-    hit = source[source.index('id="i1e2"'):]
+    hit = source[source.index('id="i1e2"') :]
     assert re.match(r'id="i1e2"><span class="no">1902</span><span class="text">Nov 28 03:14:07 .*Xid', hit)
     assert '<span class="no">1901</span>' in source and '<span class="no">1905</span>' in source
 
@@ -141,7 +219,7 @@ def test_score_terms_and_objections_are_shown() -> None:
 def test_blocked_actions_hide_their_command_behind_the_reason() -> None:
     source = render(off_bus())
     start = source.index("<h3>Reboot gpu-r07-n03</h3>")
-    block = source[start:source.index("<h3>", start + 4)]
+    block = source[start : source.index("<h3>", start + 4)]
     reason = block.index("Blocked: the node is not drained yet")
     assert reason < block.index("<details") < block.index("scontrol reboot")
 
@@ -156,8 +234,9 @@ def test_marks_differ_in_shape_not_only_in_colour() -> None:
 
 def test_marks_of_a_lane_do_not_touch_even_in_a_burst() -> None:
     report = off_bus()
-    report.incidents[0].timeline = [TimelineEntry(ts=f"2026-11-28T03:14:07.{n:03d}Z", entity="n1", text="x",
-                                                  role="effect") for n in range(80)]
+    report.incidents[0].timeline = [
+        TimelineEntry(ts=f"2026-11-28T03:14:07.{n:03d}Z", entity="n1", text="x", role="effect") for n in range(80)
+    ]
     xs = [float(x) for x in re.findall(r'<circle cx="([\d.]+)" cy="[\d.]+" r="9.5"', render(report))]
     assert len(xs) == 80
     assert min(b - a for a, b in zip(xs, xs[1:], strict=False)) >= 19
@@ -173,9 +252,13 @@ def test_curves_break_where_samples_are_missing() -> None:
 
 def test_broken_series_do_no_harm() -> None:
     report = off_bus()
-    report.coverage.series = [{}, {"points": None}, {"points": [[None, 1], ["x", 2], [1e300, 3], [True, 4], 7, []]},
-                              {"field": "f", "points": [["2026-11-28T03:00:00Z", float("inf")]]},
-                              {"field": "g", "role": "boss", "points": [[1_764_000_000, 5], [1_764_000_060, "6"]]}]
+    report.coverage.series = [
+        {},
+        {"points": None},
+        {"points": [[None, 1], ["x", 2], [1e300, 3], [True, 4], 7, []]},
+        {"field": "f", "points": [["2026-11-28T03:00:00Z", float("inf")]]},
+        {"field": "g", "role": "boss", "points": [[1_764_000_000, 5], [1_764_000_060, "6"]]},
+    ]
     page = check(render(report))
     assert len(page.all("figure")) == 1
 
@@ -198,8 +281,10 @@ def test_hostile_text_makes_no_element_and_no_attribute(case: Hostile) -> None:
     page = check(source)
     clean = Page(render(off_bus()))
     assert page.raw == clean.raw
-    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]",
-                         source.replace(page.raw["style"], "").replace(page.raw["script"], ""))
+    assert not re.search(
+        "[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]",
+        source.replace(page.raw["style"], "").replace(page.raw["script"], ""),
+    )
 
 
 @settings(max_examples=40, deadline=None)
@@ -209,7 +294,8 @@ def test_hostile_text_does_not_change_the_structure(pool: list[str]) -> None:
         report = two_incidents()
         for incident in report.incidents:
             incident.title, incident.evidence[0].text, incident.actions[0].why = (
-                "x" + word.replace("\n", " ") for word in words)
+                "x" + word.replace("\n", " ") for word in words
+            )
         return [tag for tag, _ in Page(render(report)).elements]
 
     assert tags(pool) == tags(["a", "b", "c"])

@@ -26,8 +26,9 @@ def test_an_incident_names_cause_culprit_and_next_step() -> None:
     assert "fell off the PCIe bus" in top.what
     assert top.sure == "almost certain (96%)"
     assert top.who == "GPU 5 of gpu-r07-n03 · PCI 0000:ab:00.0 · rank 21 · job 81234 · cluster alpha"
-    assert top.next == ("drain gpu-r07-n03 (needs approval); then requeue job 81234 without gpu-r07-n03, "
-                        "from step 41500")
+    assert top.next == (
+        "drain gpu-r07-n03 (needs approval); then requeue job 81234 without gpu-r07-n03, from step 41500"
+    )
     assert top.commands == off_bus().incidents[0].actions[0].commands
 
 
@@ -47,8 +48,9 @@ def test_inconclusive_names_candidates_and_what_would_decide() -> None:
 def test_inconclusive_without_hypotheses_asks_for_what_is_missing() -> None:
     report = inconclusive()
     report.incidents = []
-    assert lead(report).next == ("to decide, collect more: no kernel log of any node, no GPU metrics, "
-                                 "no flight recorder dump and 1 more")
+    assert lead(report).next == (
+        "to decide, collect more: no kernel log of any node, no GPU metrics, no flight recorder dump and 1 more"
+    )
 
 
 def test_a_fix_comes_before_the_requeue() -> None:
@@ -80,17 +82,40 @@ def test_all_culprits_are_named() -> None:
     assert lead(report).who.endswith("; also n9 and rank 3")
 
 
-@pytest.mark.parametrize(("seconds", "said"), [
-    (0, "0 s"), (0.4889, "489 ms"), (1.5, "1.5 s"), (2.0, "2 s"), (42.4, "42 s"), (59.6, "1 min"), (61, "1 min 1 s"),
-    (936.4, "15 min 36 s"), (3600, "1 h"), (12_240, "3 h 24 min"), (187_200, "2 d 4 h"), (-90, "-1 min 30 s"),
-    (float("nan"), "unknown")])
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (0, "0 s"),
+        (0.4889, "489 ms"),
+        (1.5, "1.5 s"),
+        (2.0, "2 s"),
+        (42.4, "42 s"),
+        (59.6, "1 min"),
+        (61, "1 min 1 s"),
+        (936.4, "15 min 36 s"),
+        (3600, "1 h"),
+        (12_240, "3 h 24 min"),
+        (187_200, "2 d 4 h"),
+        (-90, "-1 min 30 s"),
+        (float("nan"), "unknown"),
+    ],
+)
 def test_durations_are_human(seconds: float, said: str) -> None:
     assert words.duration(seconds) == said
 
 
-@pytest.mark.parametrize(("value", "said"), [
-    (1.0, "almost certain (100%)"), (0.999, "almost certain (>99%)"), (0.93, "very likely (93%)"),
-    (0.6, "likely (60%)"), (0.41, "possible (41%)"), (0.002, "weak (<1%)"), (0.0, "weak (0%)")])
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (1.0, "almost certain (100%)"),
+        (0.999, "almost certain (>99%)"),
+        (0.93, "very likely (93%)"),
+        (0.6, "likely (60%)"),
+        (0.41, "possible (41%)"),
+        (0.002, "weak (<1%)"),
+        (0.0, "weak (0%)"),
+    ],
+)
 def test_confidence_has_a_word_and_a_number(value: float, said: str) -> None:
     assert words.confidence(value) == said
 
@@ -102,12 +127,19 @@ def test_times_are_utc_and_broken_ones_stay_as_they_are() -> None:
     assert words.when("0001-01-01T00:00:00+14:00") == "0001-01-01T00:00:00+14:00"
 
 
-@pytest.mark.parametrize(("culprit", "name"), [
-    (Culprit(kind="gpu", node="n1", pci="0000:3b:00.0"), "GPU 0000:3b:00.0 of n1"),
-    (Culprit(kind="gpu", node="n1"), "a GPU of n1"), (Culprit(kind="node", node="n1"), "n1"),
-    (Culprit(kind="rank", rank=0, node="n1"), "rank 0 on n1"), (Culprit(), "culprit unknown"),
-    (Culprit(kind="storage", name="/ckpt"), "storage: /ckpt"), (Culprit(kind="network"), "network"),
-    (Culprit(kind="link", node="n1", pci="0000:a9:00.0"), "link: 0000:a9:00.0 of n1")])
+@pytest.mark.parametrize(
+    ("culprit", "name"),
+    [
+        (Culprit(kind="gpu", node="n1", pci="0000:3b:00.0"), "GPU 0000:3b:00.0 of n1"),
+        (Culprit(kind="gpu", node="n1"), "a GPU of n1"),
+        (Culprit(kind="node", node="n1"), "n1"),
+        (Culprit(kind="rank", rank=0, node="n1"), "rank 0 on n1"),
+        (Culprit(), "culprit unknown"),
+        (Culprit(kind="storage", name="/ckpt"), "storage: /ckpt"),
+        (Culprit(kind="network"), "network"),
+        (Culprit(kind="link", node="n1", pci="0000:a9:00.0"), "link: 0000:a9:00.0 of n1"),
+    ],
+)
 def test_every_culprit_has_a_name(culprit: Culprit, name: str) -> None:
     assert words.culprit_name(culprit) == name
 
@@ -134,8 +166,12 @@ def test_a_cascade_counts_from_the_latest_cause() -> None:
 
 def test_effects_that_differ_in_numbers_only_are_told_once() -> None:
     incident = off_bus().incidents[0]
-    incident.timeline += [TimelineEntry(ts=f"2026-11-28T03:25:0{n}Z", entity=f"rank {n}", role="effect",
-                                        text=f"rank {n} ended with signal SIGABRT") for n in range(5)]
+    incident.timeline += [
+        TimelineEntry(
+            ts=f"2026-11-28T03:25:0{n}Z", entity=f"rank {n}", role="effect", text=f"rank {n} ended with signal SIGABRT"
+        )
+        for n in range(5)
+    ]
     story = cascade(incident)
     assert story is not None
     last = echoes(story.effects)[-1]

@@ -13,8 +13,18 @@ from report.samples import ALL, inconclusive, no_incident, off_bus
 
 from aiops.report.markdown import render
 
-OURS = {"heading_open", "heading_close", "paragraph_open", "paragraph_close", "bullet_list_open", "bullet_list_close",
-        "list_item_open", "list_item_close", "fence", "inline"}
+OURS = {
+    "heading_open",
+    "heading_close",
+    "paragraph_open",
+    "paragraph_close",
+    "bullet_list_open",
+    "bullet_list_close",
+    "list_item_open",
+    "list_item_close",
+    "fence",
+    "inline",
+}
 OURS_INLINE = {"text", "text_special", "code_inline", "strong_open", "strong_close", "softbreak"}
 LIVE = re.compile(r"https?://|www\.|[\w.]@\w|@\w|#\d", re.IGNORECASE)
 
@@ -69,7 +79,14 @@ def test_the_headings_are_ours(name: str) -> None:
     headings = [tokens[n + 1].content for n, token in enumerate(tokens) if token.type == "heading_open"]
     assert headings[0].startswith(("Incident", "No incident", "Inconclusive"))
     assert {re.sub(r" \(UTC.*| \d.*", "", h) for h in headings[1:] if not h.startswith("Incident")} <= {
-        "Summary", "What to do", "Timeline", "Why", "Evidence", "To fill in", "What was read"}
+        "Summary",
+        "What to do",
+        "Timeline",
+        "Why",
+        "Evidence",
+        "To fill in",
+        "What was read",
+    }
 
 
 @settings(max_examples=60, deadline=None)
@@ -82,8 +99,9 @@ def test_hostile_text_makes_no_markup(case: Hostile) -> None:
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]", render(report))
     # Trackers look for links and mentions in what is not code.
     for token in tokens:
-        prose = "".join(child.content if child.type in ("text", "text_special") else " "
-                        for child in token.children or [])
+        prose = "".join(
+            child.content if child.type in ("text", "text_special") else " " for child in token.children or []
+        )
         assert not LIVE.search(prose)
 
 
@@ -94,8 +112,13 @@ def test_hostile_text_does_not_change_the_outline(case: Hostile) -> None:
     tokens = parse(render(report))
     headings = sum(token.type == "heading_open" and token.tag == "h1" for token in tokens)
     assert headings == len(report.incidents)
-    strong = [child.content for token in tokens if token.type == "inline" for child in token.children or []
-              if child.type == "strong_open"]
+    strong = [
+        child.content
+        for token in tokens
+        if token.type == "inline"
+        for child in token.children or []
+        if child.type == "strong_open"
+    ]
     assert len(strong) >= 2 * headings  # Who and Next are still there, in every lead
     fences = sum(token.type == "fence" for token in tokens)
     expected = sum(bool(a.commands) + bool(a.undo) for i in report.incidents for a in i.actions)

@@ -23,9 +23,19 @@ def browser() -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=program, args=[
-            "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic", "--no-first-run",
-            "--disable-background-networking", "--disable-component-update", "--disable-sync"])
+        running = playwright.chromium.launch(
+            executable_path=program,
+            args=[
+                "--no-sandbox",
+                "--disable-gpu",
+                "--disable-dev-shm-usage",
+                "--disable-quic",
+                "--no-first-run",
+                "--disable-background-networking",
+                "--disable-component-update",
+                "--disable-sync",
+            ],
+        )
         yield running
         running.close()
 
@@ -109,8 +119,9 @@ def test_a_phone_does_not_scroll_sideways(browser: Any, page_file: Path) -> None
 
 @pytest.mark.parametrize("readable_times", [True, False])
 @pytest.mark.parametrize("width", [1000, 360])
-def test_a_hostile_report_runs_nothing_and_breaks_no_layout(browser: Any, tmp_path: Path, width: int,
-                                                            readable_times: bool) -> None:
+def test_a_hostile_report_runs_nothing_and_breaks_no_layout(
+    browser: Any, tmp_path: Path, width: int, readable_times: bool
+) -> None:
     path = tmp_path / "hostile.html"
     path.write_text(render(Hostile("off_bus", WEAPONS, readable_times).report()), encoding="utf-8")
     visit = Visit(browser, path, viewport={"width": width, "height": 700})

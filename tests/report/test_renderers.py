@@ -34,9 +34,13 @@ def test_an_unknown_format_names_the_known_ones() -> None:
 
 
 def test_other_packages_add_formats_but_do_not_replace_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    theirs = EntryPoints([EntryPoint("yaml", "json:dumps", "aiops.renderers"),
-                          EntryPoint("json", "json:loads", "aiops.renderers"),
-                          EntryPoint("json", "aiops.report.json:render", "aiops.renderers")])
+    theirs = EntryPoints(
+        [
+            EntryPoint("yaml", "json:dumps", "aiops.renderers"),
+            EntryPoint("json", "json:loads", "aiops.renderers"),
+            EntryPoint("json", "aiops.report.json:render", "aiops.renderers"),
+        ]
+    )
     monkeypatch.setattr("importlib.metadata.entry_points", lambda **wanted: theirs.select(**wanted))
     assert formats() == [*FORMATS, "yaml"]
     assert renderer("yaml") is json.dumps
@@ -45,7 +49,9 @@ def test_other_packages_add_formats_but_do_not_replace_ours(monkeypatch: pytest.
 
 @pytest.mark.parametrize("name", ["json", "md", "html", "slack"])
 def test_a_renderer_imports_only_what_it_needs(name: str) -> None:
-    code = (f"import sys; from aiops.report import renderer; renderer({name!r}); "
-            "print([m for m in ('rich', 'pandas', 'numpy', 'pyarrow', 'streamlit') if m in sys.modules])")
+    code = (
+        f"import sys; from aiops.report import renderer; renderer({name!r}); "
+        "print([m for m in ('rich', 'pandas', 'numpy', 'pyarrow', 'streamlit') if m in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -110,10 +110,13 @@ def test_a_huge_report_keeps_the_limits() -> None:
     incident = report.incidents[0]
     incident.title = "&" * 5_000
     incident.narrative.text = "<word> " * 5_000
-    incident.actions = [Action(action=ActionName.DRAIN_NODE, why="& " * 4_000, commands=["scontrol " + "x" * 2_900],
-                               blocked_by=[]) for _ in range(80)]
-    incident.evidence = [Evidence(id=f"e{n}", source="s" * 900, locator="l" * 900, text="<&>`" * 9_000)
-                         for n in range(90)]
+    incident.actions = [
+        Action(action=ActionName.DRAIN_NODE, why="& " * 4_000, commands=["scontrol " + "x" * 2_900], blocked_by=[])
+        for _ in range(80)
+    ]
+    incident.evidence = [
+        Evidence(id=f"e{n}", source="s" * 900, locator="l" * 900, text="<&>`" * 9_000) for n in range(90)
+    ]
     message = blocks(report)
     check_limits(message)
     check_inert(message)

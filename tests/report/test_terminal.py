@@ -67,8 +67,13 @@ def test_the_same_report_gives_the_same_text(name: str) -> None:
 @pytest.mark.parametrize("width", [20, 40, 80, 200])
 def test_no_line_is_wider_than_the_terminal_except_commands(name: str, width: int) -> None:
     report = ALL[name]()
-    commands = [line for incident in report.incidents for action in incident.actions
-                for command in [*action.commands, *action.undo] for line in command.split("\n")]
+    commands = [
+        line
+        for incident in report.incidents
+        for action in incident.actions
+        for command in [*action.commands, *action.undo]
+        for line in command.split("\n")
+    ]
     for line in render(report, width=width).splitlines():
         assert cell_len(line) <= max(width, 40) or any(line.endswith(command) for command in commands)
 

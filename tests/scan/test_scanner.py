@@ -38,7 +38,13 @@ def pairs(data: bytes, engine: str, block: int = 1 << 20) -> set[tuple[int, int]
 
 def corpus(seed: int, lines: int) -> bytes:
     rng = random.Random(seed)
-    noise = ["step=1 loss=2.5 lr=1e-4", "x" * 50, "", "INFO all good", "Aug  1 08:00:00 n1 systemd[1]: Started Session 1."]
+    noise = [
+        "step=1 loss=2.5 lr=1e-4",
+        "x" * 50,
+        "",
+        "INFO all good",
+        "Aug  1 08:00:00 n1 systemd[1]: Started Session 1.",
+    ]
     return "\n".join(rng.choice(EXAMPLES) if rng.random() < 0.3 else rng.choice(noise) for _ in range(lines)).encode()
 
 
@@ -61,7 +67,8 @@ def test_any_bytes_around_a_line_leave_it_found(noise: list[bytes], example: str
     data = b"\n".join([*noise, example.encode(), *noise])
     line = len(noise) + 1
     assert {rule for number, rule in pairs(data, "hyperscan") if number == line} == {
-        rule for number, rule in pairs_by_re(example.encode())}
+        rule for number, rule in pairs_by_re(example.encode())
+    }
 
 
 def test_trimmed_patterns_hit_the_same_lines() -> None:
@@ -71,10 +78,19 @@ def test_trimmed_patterns_hit_the_same_lines() -> None:
             assert bool(full.search(example)) == bool(trimmed.search(example)), rule.scan
 
 
-@pytest.mark.parametrize(("pattern", "trimmed"), [
-    ("error: [^\\n]{0,80}", "error: "), ("code (?P<n>\\d+)", "code \\d"), ("a\\)", "a\\)"), ("up(?: again)?", "up"),
-    ("one|two.*", "one|two.*"), ("x{3,9}", "x{3}"), ("(?:a|b)+", "(?:a|b)"), ("end$", "end$"),
-])
+@pytest.mark.parametrize(
+    ("pattern", "trimmed"),
+    [
+        ("error: [^\\n]{0,80}", "error: "),
+        ("code (?P<n>\\d+)", "code \\d"),
+        ("a\\)", "a\\)"),
+        ("up(?: again)?", "up"),
+        ("one|two.*", "one|two.*"),
+        ("x{3,9}", "x{3}"),
+        ("(?:a|b)+", "(?:a|b)"),
+        ("end$", "end$"),
+    ],
+)
 def test_trim_tail(pattern: str, trimmed: str) -> None:
     assert trim_tail(pattern) == trimmed
 

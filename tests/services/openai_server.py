@@ -1,8 +1,8 @@
 """A scripted OpenAI-compatible server on a real loopback socket: one step per request, everything recorded.
 
-    with OpenAIServer([text('{"claims": []}'), status(429, {"retry-after-ms": "1"}), RESET, HANG]) as server:
-        ... base_url=server.url ...
-    server.requests[0].body["messages"]
+with OpenAIServer([text('{"claims": []}'), status(429, {"retry-after-ms": "1"}), RESET, HANG]) as server:
+    ... base_url=server.url ...
+server.requests[0].body["messages"]
 """
 
 from __future__ import annotations
@@ -37,9 +37,16 @@ class Step:
 def text(content: str | None, *, finish: str = "stop", refusal: str | None = None) -> Step:
     """A chat completion."""
     message = {"role": "assistant", "content": content, "refusal": refusal}
-    return Step({"id": "c1", "object": "chat.completion", "created": 1, "model": "scripted",
-                 "choices": [{"index": 0, "message": message, "finish_reason": finish}],
-                 "usage": {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}})
+    return Step(
+        {
+            "id": "c1",
+            "object": "chat.completion",
+            "created": 1,
+            "model": "scripted",
+            "choices": [{"index": 0, "message": message, "finish_reason": finish}],
+            "usage": {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120},
+        }
+    )
 
 
 def claims(*items: tuple[str, Sequence[str]]) -> Step:
@@ -49,8 +56,9 @@ def claims(*items: tuple[str, Sequence[str]]) -> Step:
 
 def status(code: int, headers: dict[str, str] | None = None, body: Any = None) -> Step:
     """An error answer; ``retry-after-ms: 1`` keeps tests fast."""
-    return Step(body or {"error": {"message": "scripted", "type": "scripted"}}, code,
-                {"retry-after-ms": "1", **(headers or {})})
+    return Step(
+        body or {"error": {"message": "scripted", "type": "scripted"}}, code, {"retry-after-ms": "1", **(headers or {})}
+    )
 
 
 @dataclass(frozen=True)

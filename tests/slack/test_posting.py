@@ -33,9 +33,15 @@ def long_report() -> Report:
     """Five actions whose commands fill Slack's blocks."""
     report = samples.off_bus()
     report.incidents[0].actions = [
-        Action(action=ActionName.INVESTIGATE, target=ActionTarget(node="gpu-r07-n03"), scheduler="slurm",
-               commands=[f"dcgmi diag -r {number} --iterations 1 --parameters test{i}" for i in range(45)], why="why")
-        for number in range(1, 6)]
+        Action(
+            action=ActionName.INVESTIGATE,
+            target=ActionTarget(node="gpu-r07-n03"),
+            scheduler="slurm",
+            commands=[f"dcgmi diag -r {number} --iterations 1 --parameters test{i}" for i in range(45)],
+            why="why",
+        )
+        for number in range(1, 6)
+    ]
     return report
 
 
@@ -98,8 +104,11 @@ def test_every_sample_report_is_taken(name):
 
 def test_splitting_keeps_every_block_and_every_limit():
     sections = [{"type": "section", "text": {"type": "mrkdwn", "text": f"{i} " + "x" * 700}} for i in range(120)]
-    blocks = [block for i, section in enumerate(sections)
-              for block in ([{"type": "divider"}] if i % 7 == 0 else []) + [section]]
+    blocks = [
+        block
+        for i, section in enumerate(sections)
+        for block in ([{"type": "divider"}] if i % 7 == 0 else []) + [section]
+    ]
     parts = split({"text": "t", "blocks": blocks})
     assert [b for part in parts for b in part["blocks"] if b["type"] == "section"] == sections
     for part in parts:
@@ -144,16 +153,20 @@ def test_a_server_error_is_tried_again(waits):
 HTML = "<html>proxy error for xoxb-1111111111-doubledouble</html>"
 
 
-@pytest.mark.parametrize(("failure", "reason"), [
-    (Failure(200, {"ok": False, "error": "missing_scope", "needed": "chat:write"}), "missing_scope .*chat:write"),
-    (Failure(200, {"ok": False, "error": "is_archived"}), "the channel is archived"),
-    (Failure(200, {"ok": False, "error": "<b>xoxb-1111111111-doubledouble</b>"}), "HTTP 200"),
-    (Failure(200, {"ok": False}), "HTTP 200"),
-    (Failure(200, HTML), "Slack"),
-    (Failure(502, HTML), "HTTP 502"),
-    (Failure(200, '{"ok": tru'), "Slack"),
-    (Failure(404, {"ok": False, "error": "unknown_method"}), "unknown_method"),
-], ids=["scope", "archived", "strange", "nothing", "html", "502", "cut", "404"])
+@pytest.mark.parametrize(
+    ("failure", "reason"),
+    [
+        (Failure(200, {"ok": False, "error": "missing_scope", "needed": "chat:write"}), "missing_scope .*chat:write"),
+        (Failure(200, {"ok": False, "error": "is_archived"}), "the channel is archived"),
+        (Failure(200, {"ok": False, "error": "<b>xoxb-1111111111-doubledouble</b>"}), "HTTP 200"),
+        (Failure(200, {"ok": False}), "HTTP 200"),
+        (Failure(200, HTML), "Slack"),
+        (Failure(502, HTML), "HTTP 502"),
+        (Failure(200, '{"ok": tru'), "Slack"),
+        (Failure(404, {"ok": False, "error": "unknown_method"}), "unknown_method"),
+    ],
+    ids=["scope", "archived", "strange", "nothing", "html", "502", "cut", "404"],
+)
 def test_an_error_names_the_reason_and_no_secret(failure, reason):
     with SlackServer(failure) as slack, pytest.raises(SourceError, match=reason) as error:
         to_channel(slack, samples.off_bus())
@@ -197,8 +210,11 @@ def test_nobody_listens(way):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         base = f"http://127.0.0.1:{unused.getsockname()[1]}/"
-        target = {"webhook": base + "services/s3cr3t"} if way == "webhook" else {
-            "token": "xoxb-s3cr3t", "channel": "C1", "base_url": base}
+        target = (
+            {"webhook": base + "services/s3cr3t"}
+            if way == "webhook"
+            else {"token": "xoxb-s3cr3t", "channel": "C1", "base_url": base}
+        )
         with pytest.raises(SourceError, match="cannot be reached") as error:
             post(samples.off_bus(), **target)
     assert "s3cr3t" not in str(error.value)
@@ -247,18 +263,21 @@ def test_a_ready_client_can_be_used():
         assert post(samples.no_incident(), client=client, channel="C1").messages == 1
 
 
-@pytest.mark.parametrize(("target", "reason"), [
-    ({}, "name one target"),
-    ({"webhook": "https://hooks.slack.com/services/x", "token": "xoxb-1"}, "name one target"),
-    ({"token": "xoxb-1"}, "needs a channel"),
-    ({"webhook": "http://hooks.slack.com/services/s3cr3t"}, "must start with https"),
-    ({"webhook": "file:///etc/passwd"}, "not a URL of Slack"),
-    ({"webhook": "https://user:s3cr3t@hooks.slack.com/x"}, "not a URL of Slack"),
-    ({"webhook": "https://[bad/s3cr3t"}, "not a URL of Slack"),
-    ({"webhook": "s3cr3t"}, "not a URL of Slack"),
-    ({"token": "xoxb-1\r\nX: y", "channel": "C1"}, "characters that no token has"),
-    ({"token": "xoxb-1", "channel": "C1", "base_url": "http://slack.example/api/"}, "must start with https"),
-])
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [
+        ({}, "name one target"),
+        ({"webhook": "https://hooks.slack.com/services/x", "token": "xoxb-1"}, "name one target"),
+        ({"token": "xoxb-1"}, "needs a channel"),
+        ({"webhook": "http://hooks.slack.com/services/s3cr3t"}, "must start with https"),
+        ({"webhook": "file:///etc/passwd"}, "not a URL of Slack"),
+        ({"webhook": "https://user:s3cr3t@hooks.slack.com/x"}, "not a URL of Slack"),
+        ({"webhook": "https://[bad/s3cr3t"}, "not a URL of Slack"),
+        ({"webhook": "s3cr3t"}, "not a URL of Slack"),
+        ({"token": "xoxb-1\r\nX: y", "channel": "C1"}, "characters that no token has"),
+        ({"token": "xoxb-1", "channel": "C1", "base_url": "http://slack.example/api/"}, "must start with https"),
+    ],
+)
 def test_a_wrong_target_is_a_usage_error_before_anything_is_sent(target, reason):
     with pytest.raises(InputError, match=reason) as error:
         post(samples.off_bus(), **target)
@@ -276,8 +295,10 @@ def test_a_proxy_of_the_environment_is_not_asked_for_loopback(monkeypatch):
 
 
 def test_without_slack_sdk_the_error_names_the_extra(root: Path):
-    code = ("import sys; sys.modules['slack_sdk'] = None; sys.path.insert(0, 'tests')\n"
-            "from report import samples; from aiops.slack import post\n"
-            "post(samples.off_bus(), webhook='http://127.0.0.1:9/services/x')")
+    code = (
+        "import sys; sys.modules['slack_sdk'] = None; sys.path.insert(0, 'tests')\n"
+        "from report import samples; from aiops.slack import post\n"
+        "post(samples.off_bus(), webhook='http://127.0.0.1:9/services/x')"
+    )
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, check=False)
     assert b"InputError" in done.stderr and b"pip install 'aiops[slack]'" in done.stderr

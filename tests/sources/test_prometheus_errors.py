@@ -105,14 +105,17 @@ def test_an_answer_that_never_comes(server: Scripted, tmp_path: Path) -> None:
     assert len(server.seen) == 1  # a slow query is not asked again
 
 
-@pytest.mark.parametrize(("answer", "sentence"), [
-    (error(400, "bad_data", "exceeded maximum resolution"), "HTTP 400: bad_data: exceeded maximum resolution"),
-    (error(422, "execution", "expression failed"), "HTTP 422: execution: expression failed"),
-    (error(503, "timeout", "query timed out in expression evaluation"), "HTTP 503: timeout: query timed out"),
-    ((401, {}, b"no"), "HTTP 401; give a token: no"),
-    ((404, {}, b"<html><h1>not here"), "HTTP 404; is this the base URL"),
-    ((500, {}, b""), "HTTP 500: Internal Server Error"),
-])
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        (error(400, "bad_data", "exceeded maximum resolution"), "HTTP 400: bad_data: exceeded maximum resolution"),
+        (error(422, "execution", "expression failed"), "HTTP 422: execution: expression failed"),
+        (error(503, "timeout", "query timed out in expression evaluation"), "HTTP 503: timeout: query timed out"),
+        ((401, {}, b"no"), "HTTP 401; give a token: no"),
+        ((404, {}, b"<html><h1>not here"), "HTTP 404; is this the base URL"),
+        ((500, {}, b""), "HTTP 500: Internal Server Error"),
+    ],
+)
 def test_a_refusal_in_the_servers_words(server: Scripted, tmp_path: Path, answer: Answer, sentence: str) -> None:
     server.script = lambda path, query: answer
     with pytest.raises(SourceError) as caught:
@@ -130,8 +133,10 @@ def test_a_busy_gateway_is_asked_once_more(server: Scripted, tmp_path: Path) -> 
     assert (collect(server.url, START, END, tmp_path / "case") / "collected.json").exists()
 
 
-@pytest.mark.parametrize("body", [b"<html>log in</html>", b'{"hello": 1}', b"[]", b'{"data": {"result": 3}}',
-                                  b'{"status":"success","data":[1'])
+@pytest.mark.parametrize(
+    "body",
+    [b"<html>log in</html>", b'{"hello": 1}', b"[]", b'{"data": {"result": 3}}', b'{"status":"success","data":[1'],
+)
 def test_something_that_is_no_prometheus(server: Scripted, tmp_path: Path, body: bytes) -> None:
     server.script = lambda path, query: (200, {}, body)
     with pytest.raises(SourceError, match="Prometheus"):
@@ -169,7 +174,8 @@ def test_only_dcgm_names_that_are_names_are_asked_for(server: Scripted, tmp_path
     out = collect(server.url, START, END, tmp_path / "case")
     assert [path.name for path in (out / "metrics").iterdir()] == ["DCGM_FI_DEV_GPU_TEMP.json"]
     assert {query["query"][0] for path, query, _ in server.seen if path.endswith("/query_range")} == {
-        "DCGM_FI_DEV_GPU_TEMP"}
+        "DCGM_FI_DEV_GPU_TEMP"
+    }
 
 
 def test_token_and_password_reach_the_server_and_no_file(server: Scripted, tmp_path: Path) -> None:
@@ -187,8 +193,14 @@ def test_a_token_does_not_follow_a_redirect_to_another_host(server: Scripted, tm
     try:
         other.script = healthy
         target = other.url.replace("127.0.0.1", "localhost")
-        server.script = lambda path, query: (307, {"Location": f"{target}{path}?" + "&".join(
-            f"{key}={value[0]}" for key, value in query.items() if key != "match[]")}, b"")
+        server.script = lambda path, query: (
+            307,
+            {
+                "Location": f"{target}{path}?"
+                + "&".join(f"{key}={value[0]}" for key, value in query.items() if key != "match[]")
+            },
+            b"",
+        )
         collect(server.url, START, END, tmp_path / "case", token="s3cr3t")
         assert other.seen and not any("Authorization" in headers for _, _, headers in other.seen)
     finally:
@@ -206,18 +218,26 @@ def test_warnings_of_the_server_are_kept(server: Scripted, tmp_path: Path) -> No
     assert any("store gx is not reachable" in text for text in manifest["warnings"])
 
 
-@pytest.mark.parametrize(("change", "reason"), [
-    ({"url": "prometheus:9090"}, "URL must look like"),
-    ({"url": "http://h:9090/?a=b"}, "URL must look like"),
-    ({"url": "http://h:port"}, "port"),
-    ({"start": "yesterday"}, "not a time"),
-    ({"end": START}, "window is empty"),
-    ({"step": "fast"}, "not a duration"),
-    ({"step": "500ms"}, "whole number of seconds"),
-])
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"url": "prometheus:9090"}, "URL must look like"),
+        ({"url": "http://h:9090/?a=b"}, "URL must look like"),
+        ({"url": "http://h:port"}, "port"),
+        ({"start": "yesterday"}, "not a time"),
+        ({"end": START}, "window is empty"),
+        ({"step": "fast"}, "not a duration"),
+        ({"step": "500ms"}, "whole number of seconds"),
+    ],
+)
 def test_wrong_usage_is_named(tmp_path: Path, change: dict[str, object], reason: str) -> None:
     arguments: dict[str, object] = {"url": "http://127.0.0.1:9", "start": START, "end": END, "step": None, **change}
     with pytest.raises(InputError, match=reason) as caught:
-        collect(str(arguments["url"]), arguments["start"], arguments["end"],  # type: ignore[arg-type]
-                tmp_path / "case", step=arguments["step"])  # type: ignore[arg-type]
+        collect(
+            str(arguments["url"]),
+            arguments["start"],
+            arguments["end"],  # type: ignore[arg-type]
+            tmp_path / "case",
+            step=arguments["step"],
+        )  # type: ignore[arg-type]
     assert caught.value.exit_code == 2

@@ -25,17 +25,22 @@ NODES = ["gx-01", "gx-02"]
 STEP = 30
 END = 1_785_571_200  # far from now: nothing here may depend on the present
 START = END - 2 * 3600
-FAULTS = [Fault("gx-02", 3, "thermal", END - 3600, 91), Fault("gx-02", 3, "dbe", END - 900, 2),
-          Fault("gx-02", 3, "xid", END - 890, 48), Fault("gx-01", 6, "xid", 0, 31),
-          Fault("gx-01", 5, "lost", END - 1800)]
+FAULTS = [
+    Fault("gx-02", 3, "thermal", END - 3600, 91),
+    Fault("gx-02", 3, "dbe", END - 900, 2),
+    Fault("gx-02", 3, "xid", END - 890, 48),
+    Fault("gx-01", 6, "xid", 0, 31),
+    Fault("gx-01", 5, "lost", END - 1800),
+]
 
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusStack]:
     server, tool = need("prometheus"), need("promtool")
     history = openmetrics(NODES, 8, range(START, END + 1, STEP), FAULTS)
-    with PrometheusStack(tmp_path_factory.mktemp("prometheus"), history=history, prometheus=server,
-                         promtool=tool) as running:
+    with PrometheusStack(
+        tmp_path_factory.mktemp("prometheus"), history=history, prometheus=server, promtool=tool
+    ) as running:
         yield running
 
 
@@ -81,7 +86,7 @@ def test_evidence_stands_where_it_says(stack: PrometheusStack, tmp_path: Path) -
             data = (out / ref.source).read_bytes()
             value = ref.text.rpartition(" ")[2]
             stamp = f'[{ref.ts // 10**9},"{value}"]'.encode()
-            assert data[ref.offset:].startswith(stamp)
+            assert data[ref.offset :].startswith(stamp)
             line = data.split(b"\n")[ref.line - 1]
             assert stamp in line and re.search(r'UUID="([^"]+)"', ref.text)[1].encode() in line
 
@@ -89,8 +94,15 @@ def test_evidence_stands_where_it_says(stack: PrometheusStack, tmp_path: Path) -
 def test_the_manifest_says_what_was_asked_and_what_is_absent(stack: PrometheusStack, tmp_path: Path) -> None:
     seen: list[tuple[str, int, int]] = []
     url = stack.url.replace("http://", "http://user:secret@")
-    out = collect(url, str(START), str(END), tmp_path / "case", step=60, match='Hostname="gx-02"',
-                  progress=lambda *args: seen.append(args))
+    out = collect(
+        url,
+        str(START),
+        str(END),
+        tmp_path / "case",
+        step=60,
+        match='Hostname="gx-02"',
+        progress=lambda *args: seen.append(args),
+    )
 
     text = (out / "collected.json").read_text()
     manifest = json.loads(text)
@@ -106,10 +118,12 @@ def test_the_manifest_says_what_was_asked_and_what_is_absent(stack: PrometheusSt
 
 
 def test_a_window_beyond_the_point_limit_is_split_without_gap_or_overlap(
-        stack: PrometheusStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stack: PrometheusStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("aiops.sources.prometheus._MAX_SAMPLES", 100_000_000)
-    out = collect(stack.url, (END - 12_000) * 10**9, END * 10**9, tmp_path / "seconds", step=1,
-                  match='Hostname="gx-01",gpu="0"')
+    out = collect(
+        stack.url, (END - 12_000) * 10**9, END * 10**9, tmp_path / "seconds", step=1, match='Hostname="gx-01",gpu="0"'
+    )
 
     answers = {q["query"].partition("{")[0]: q for q in json.loads((out / "collected.json").read_text())["queries"]}
     assert answers["DCGM_FI_DEV_GPU_TEMP"]["answers"] == 2
@@ -138,7 +152,7 @@ def test_files_of_others_are_never_replaced(stack: PrometheusStack, tmp_path: Pa
 
 
 def test_no_series_is_an_error_that_says_so(stack: PrometheusStack, tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="no DCGM series with Hostname=\"elsewhere\""):
+    with pytest.raises(SourceError, match='no DCGM series with Hostname="elsewhere"'):
         collect(stack.url, str(START), str(END), tmp_path / "case", match='Hostname="elsewhere"')
     assert list(tmp_path.iterdir()) == []
 
@@ -151,8 +165,9 @@ def test_a_refused_query_carries_the_servers_words(stack: PrometheusStack, tmp_p
 
 def test_a_running_exporter_is_collected_by_relative_times(tmp_path: Path) -> None:
     server, tool = need("prometheus"), need("promtool")
-    with PrometheusStack(tmp_path / "prometheus", nodes=["live-01"], gpus=4, prometheus=server,
-                         promtool=tool) as running:
+    with PrometheusStack(
+        tmp_path / "prometheus", nodes=["live-01"], gpus=4, prometheus=server, promtool=tool
+    ) as running:
         out = collect(running.url, "now-5m", "now", tmp_path / "case", step="1s")
 
         case = read(out)
@@ -162,12 +177,23 @@ def test_a_running_exporter_is_collected_by_relative_times(tmp_path: Path) -> No
 
 
 def test_from_the_command_line_to_the_verdict(stack: PrometheusStack, tmp_path: Path, aiops) -> None:
-    collected = aiops("collect", "prometheus", "--url", stack.url, "--start", str(START), "--end", str(END),
-                      "--step", "30s", "--out", tmp_path / "case")
+    collected = aiops(
+        "collect",
+        "prometheus",
+        "--url",
+        stack.url,
+        "--start",
+        str(START),
+        "--end",
+        str(END),
+        "--step",
+        "30s",
+        "--out",
+        tmp_path / "case",
+    )
     assert collected.returncode == 0, collected.stderr
     again = aiops("analyze", tmp_path / "case", "--format", "json")
     assert again.returncode == 10, again.stderr
     report = json.loads(again.stdout)
     assert {(i["culprit"]["node"], i["culprit"]["gpu"]) for i in report["incidents"]} >= {("gx-02", 3)}
-    assert all(item["name"] != "collected.json" or item["kind"] == "manifest"
-               for item in report["coverage"]["sources"])
+    assert all(item["name"] != "collected.json" or item["kind"] == "manifest" for item in report["coverage"]["sources"])

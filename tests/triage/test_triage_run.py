@@ -67,8 +67,13 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[TriageResult, list[t
     (bundles / "broken").mkdir()
     (bundles / "broken" / "a.tar.gz").write_bytes(b"\x1f\x8b\x08\x00not really")
     calls: list[tuple[str, int, int]] = []
-    result = triage([bundles], tmp_path_factory.mktemp("out"), settings=Settings.from_environment(), jobs=2,
-                    progress=lambda *call: calls.append(call))
+    result = triage(
+        [bundles],
+        tmp_path_factory.mktemp("out"),
+        settings=Settings.from_environment(),
+        jobs=2,
+        progress=lambda *call: calls.append(call),
+    )
     return result, calls
 
 
@@ -82,7 +87,8 @@ def test_one_bad_bundle_never_stops_the_run(done: tuple[TriageResult, list[tuple
 
 
 def test_table_is_readable_by_pandas_and_agrees_with_the_truth(
-        done: tuple[TriageResult, list[tuple[str, int, int]]]) -> None:
+    done: tuple[TriageResult, list[tuple[str, int, int]]],
+) -> None:
     import pandas as pd
 
     result, _ = done
@@ -108,8 +114,7 @@ def test_table_is_readable_by_pandas_and_agrees_with_the_truth(
     assert list(bad["node"]) == ["tarn-a15"] * 2 and list(bad["gpu"]) == [4] * 2 and bad["device"].nunique() == 1
 
 
-def test_summary_counts_names_what_recurs_and_escapes(
-        done: tuple[TriageResult, list[tuple[str, int, int]]]) -> None:
+def test_summary_counts_names_what_recurs_and_escapes(done: tuple[TriageResult, list[tuple[str, int, int]]]) -> None:
     result, _ = done
     text = result.summary.read_text().replace("\\_", "_")
     assert "8 bundles: 5 incidents, 1 healthy, 2 not read." in text
@@ -218,7 +223,8 @@ def test_missing_path_among_others_is_recorded(tmp_path: Path, settings: Setting
     bundles = copies(tmp_path / "in", "port-in-use")
     result = triage([bundles, tmp_path / "gone"], tmp_path / "out", settings=settings, jobs=1)
     assert [(failure.bundle, failure.error) for failure in result.failures] == [
-        (str(tmp_path / "gone"), "no such file or directory")]
+        (str(tmp_path / "gone"), "no such file or directory")
+    ]
     assert result.analysed == 1
 
 

@@ -5,11 +5,23 @@ from __future__ import annotations
 from aiops.recommend.render import names
 from aiops.recommend.target import Target
 
-_SUSPEND = {"Job": '{"spec":{"suspend":%s}}', "JobSet": '{"spec":{"suspend":%s}}', "RayJob": '{"spec":{"suspend":%s}}',
-            "TrainJob": '{"spec":{"suspend":%s}}', "PyTorchJob": '{"spec":{"runPolicy":{"suspend":%s}}}',
-            "MPIJob": '{"spec":{"runPolicy":{"suspend":%s}}}'}
-_RESOURCE = {"Job": "job", "JobSet": "jobset", "RayJob": "rayjob", "TrainJob": "trainjob", "PyTorchJob": "pytorchjob", "MPIJob": "mpijob",
-             "Workload": "workload"}
+_SUSPEND = {
+    "Job": '{"spec":{"suspend":%s}}',
+    "JobSet": '{"spec":{"suspend":%s}}',
+    "RayJob": '{"spec":{"suspend":%s}}',
+    "TrainJob": '{"spec":{"suspend":%s}}',
+    "PyTorchJob": '{"spec":{"runPolicy":{"suspend":%s}}}',
+    "MPIJob": '{"spec":{"runPolicy":{"suspend":%s}}}',
+}
+_RESOURCE = {
+    "Job": "job",
+    "JobSet": "jobset",
+    "RayJob": "rayjob",
+    "TrainJob": "trainjob",
+    "PyTorchJob": "pytorchjob",
+    "MPIJob": "mpijob",
+    "Workload": "workload",
+}
 
 
 def commands(action: str, target: Target) -> tuple[list[str], list[str]]:
@@ -18,9 +30,14 @@ def commands(action: str, target: Target) -> tuple[list[str], list[str]]:
     if node and action == "cordon_node":
         return [f"kubectl cordon {node}"], [f"kubectl uncordon {node}"]
     if node and action == "drain_node":
-        return ([f"kubectl drain {node} --ignore-daemonsets --delete-emptydir-data --timeout=10m"], [f"kubectl uncordon {node}"])
+        return (
+            [f"kubectl drain {node} --ignore-daemonsets --delete-emptydir-data --timeout=10m"],
+            [f"kubectl uncordon {node}"],
+        )
     if node and action == "reboot_node":
-        return [f"kubectl debug node/{node} -it --image=busybox -- chroot /host systemctl reboot    # after the drain"], []
+        return [
+            f"kubectl debug node/{node} -it --image=busybox -- chroot /host systemctl reboot    # after the drain"
+        ], []
     if node and action == "reset_gpu" and names.pci(target.pci):
         return [f"nvidia-smi --gpu-reset -i {names.pci(target.pci)}    # on {node}, when no pod uses the GPU"], []
     if action in ("requeue", "requeue_excluding_node", "hold_job"):
@@ -37,8 +54,8 @@ def _restart(action: str, target: Target) -> tuple[list[str], list[str]]:
     if resource is None:
         return [], []
     if kind == "Workload":
-        stop = f"kubectl -n {space} patch workload {name} --type merge -p '{{\"spec\":{{\"active\":false}}}}'"
-        start = f"kubectl -n {space} patch workload {name} --type merge -p '{{\"spec\":{{\"active\":true}}}}'"
+        stop = f'kubectl -n {space} patch workload {name} --type merge -p \'{{"spec":{{"active":false}}}}\''
+        start = f'kubectl -n {space} patch workload {name} --type merge -p \'{{"spec":{{"active":true}}}}\''
     else:
         stop = f"kubectl -n {space} patch {resource} {name} --type merge -p '{_SUSPEND[kind] % 'true'}'"
         start = f"kubectl -n {space} patch {resource} {name} --type merge -p '{_SUSPEND[kind] % 'false'}'"
@@ -46,5 +63,8 @@ def _restart(action: str, target: Target) -> tuple[list[str], list[str]]:
         return [stop], [start]
     excluded = [n for n in (names.kube_name(node) for node in target.exclude) if n]
     if action == "requeue_excluding_node" and excluded:
-        return ([stop, *(f"kubectl cordon {node}" for node in excluded), start], [f"kubectl uncordon {node}" for node in excluded])
+        return (
+            [stop, *(f"kubectl cordon {node}" for node in excluded), start],
+            [f"kubectl uncordon {node}" for node in excluded],
+        )
     return [stop, start], []

@@ -11,8 +11,10 @@ def commands(action: str, target: Target) -> tuple[list[str], list[str]]:
     node, job = names.host(target.node), names.slurm_job(target.job)
     reason = f"aiops:{target.incident}:{target.code}"
     if node and action in ("drain_node", "cordon_node"):
-        return ([f'scontrol update NodeName={node} State=DRAIN Reason="{reason}"'],
-                [f"scontrol update NodeName={node} State=RESUME"])
+        return (
+            [f'scontrol update NodeName={node} State=DRAIN Reason="{reason}"'],
+            [f"scontrol update NodeName={node} State=RESUME"],
+        )
     if node and action == "reboot_node":
         return [f'scontrol reboot ASAP nextstate=RESUME reason="{reason}" {node}'], [f"scontrol cancel_reboot {node}"]
     if node and action == "reset_gpu" and names.pci(target.pci):
@@ -22,8 +24,14 @@ def commands(action: str, target: Target) -> tuple[list[str], list[str]]:
     if job and action == "requeue_excluding_node":
         excluded = [n for n in (names.host(name) for name in target.exclude) if n]
         if excluded:
-            return ([f"scontrol requeuehold {job}", f"scontrol update JobId={job} ExcNodeList={','.join(excluded)}",
-                     f"scontrol release {job}"], [f"scontrol update JobId={job} ExcNodeList="])
+            return (
+                [
+                    f"scontrol requeuehold {job}",
+                    f"scontrol update JobId={job} ExcNodeList={','.join(excluded)}",
+                    f"scontrol release {job}",
+                ],
+                [f"scontrol update JobId={job} ExcNodeList="],
+            )
     if job and action == "hold_job":
         return [f"scontrol requeuehold {job}"], [f"scontrol release {job}"]
     if job and action == "adjust_quota":

@@ -44,26 +44,34 @@ class Fault:
 def uuid(node: str, gpu: int) -> str:
     """The GPU's UUID, the same in every run."""
     h = _hash(f"{node}/{gpu}")
-    return f"GPU-{h & 0xffffffff:08x}-{h >> 32 & 0xffff:04x}-{h >> 48 & 0xffff:04x}-0000-{h & 0xffffffffffff:012x}"
+    return f"GPU-{h & 0xFFFFFFFF:08x}-{h >> 32 & 0xFFFF:04x}-{h >> 48 & 0xFFFF:04x}-0000-{h & 0xFFFFFFFFFFFF:012x}"
 
 
 def labels(node: str, gpu: int) -> str:
     """Labels as dcgm-exporter writes them."""
-    return (f'gpu="{gpu}",UUID="{uuid(node, gpu)}",pci_bus_id="00000000:{0x18 + gpu * 8:02X}:00.0",'
-            f'device="nvidia{gpu}",modelName="NVIDIA H100 80GB HBM3",Hostname="{node}",'
-            f'DCGM_FI_DRIVER_VERSION="550.90.07"')
+    return (
+        f'gpu="{gpu}",UUID="{uuid(node, gpu)}",pci_bus_id="00000000:{0x18 + gpu * 8:02X}:00.0",'
+        f'device="nvidia{gpu}",modelName="NVIDIA H100 80GB HBM3",Hostname="{node}",'
+        f'DCGM_FI_DRIVER_VERSION="550.90.07"'
+    )
 
 
 def sample(node: str, gpu: int, t: float, faults: Iterable[Fault] = ()) -> dict[str, float] | None:
     """All values of a GPU at a time, ``None`` if it is lost."""
     key = f"{node}/{gpu}"
     values: dict[str, float] = {
-        "DCGM_FI_DEV_SM_CLOCK": 1980, "DCGM_FI_DEV_GPU_TEMP": round(62 + 4 * _noise(key + "t", t) + gpu * 0.5),
+        "DCGM_FI_DEV_SM_CLOCK": 1980,
+        "DCGM_FI_DEV_GPU_TEMP": round(62 + 4 * _noise(key + "t", t) + gpu * 0.5),
         "DCGM_FI_DEV_POWER_USAGE": round(640 + 30 * math.sin(t / 6 + gpu) + 10 * _noise(key + "p", t), 3),
-        "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": 0, "DCGM_FI_DEV_GPU_UTIL": round(96 + 3 * _noise(key, t)),
-        "DCGM_FI_DEV_XID_ERRORS": 0, "DCGM_FI_DEV_FB_FREE": 9_000, "DCGM_FI_DEV_FB_USED": 72_559,
-        "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS": 4, "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL": _hash(key) % 3,
-        "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": 0, "DCGM_FI_DEV_ROW_REMAP_PENDING": 0,
+        "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": 0,
+        "DCGM_FI_DEV_GPU_UTIL": round(96 + 3 * _noise(key, t)),
+        "DCGM_FI_DEV_XID_ERRORS": 0,
+        "DCGM_FI_DEV_FB_FREE": 9_000,
+        "DCGM_FI_DEV_FB_USED": 72_559,
+        "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS": 4,
+        "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL": _hash(key) % 3,
+        "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": 0,
+        "DCGM_FI_DEV_ROW_REMAP_PENDING": 0,
         "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": round(0.42 + 0.05 * _noise(key + "x", t), 4),
     }
     for fault in faults:
@@ -90,8 +98,14 @@ def exposition(nodes: Iterable[str], gpus: int, t: float, faults: Iterable[Fault
     return "\n".join(lines) + "\n"
 
 
-def openmetrics(nodes: Iterable[str], gpus: int, times: Iterable[int], faults: Iterable[Fault] = (), *,
-                target: str = 'job="dcgm",instance="127.0.0.1:9400"') -> Iterator[str]:
+def openmetrics(
+    nodes: Iterable[str],
+    gpus: int,
+    times: Iterable[int],
+    faults: Iterable[Fault] = (),
+    *,
+    target: str = 'job="dcgm",instance="127.0.0.1:9400"',
+) -> Iterator[str]:
     """History for ``promtool tsdb create-blocks-from openmetrics``, line by line.
 
     OpenMetrics wants counters to be named ``…_total``; DCGM's are not, so every metric is of type ``unknown``.
@@ -115,8 +129,11 @@ def _effect(fault: Fault) -> dict[str, float]:
         "xid": {"DCGM_FI_DEV_XID_ERRORS": value},
         "dbe": {"DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": value},
         "sbe": {"DCGM_FI_DEV_ECC_SBE_VOL_TOTAL": value},
-        "thermal": {"DCGM_FI_DEV_GPU_TEMP": value, "DCGM_FI_DEV_SM_CLOCK": 1110,
-                    "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS": 0x44},
+        "thermal": {
+            "DCGM_FI_DEV_GPU_TEMP": value,
+            "DCGM_FI_DEV_SM_CLOCK": 1110,
+            "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS": 0x44,
+        },
         "idle": {"DCGM_FI_DEV_GPU_UTIL": 0, "DCGM_FI_DEV_POWER_USAGE": 85, "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": 0},
         "hang": {"DCGM_FI_DEV_GPU_UTIL": 100, "DCGM_FI_DEV_POWER_USAGE": 210, "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": 0},
         "pending": {"DCGM_FI_DEV_ROW_REMAP_PENDING": 1},
@@ -126,9 +143,9 @@ def _effect(fault: Fault) -> dict[str, float]:
 
 def _hash(text: str) -> int:
     """FNV-1a, 64 bit: the same in every process, unlike ``hash``."""
-    value = 0xcbf29ce484222325
+    value = 0xCBF29CE484222325
     for byte in text.encode():
-        value = (value ^ byte) * 0x100000001b3 & 0xffffffffffffffff
+        value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
     return value
 
 

@@ -42,8 +42,16 @@ class PrometheusStack:
         promtool: path of it.
     """
 
-    def __init__(self, folder: Path, *, history: Iterable[str] = (), nodes: list[str] | None = None, gpus: int = 8,
-                 prometheus: str = "prometheus", promtool: str = "promtool") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        history: Iterable[str] = (),
+        nodes: list[str] | None = None,
+        gpus: int = 8,
+        prometheus: str = "prometheus",
+        promtool: str = "promtool",
+    ) -> None:
         self.folder = folder
         self.exporter: Exporter | None = None
         self.url = ""
@@ -89,8 +97,9 @@ class PrometheusStack:
 
     def query(self, expression: str) -> list[dict[str, object]]:
         """Result of an instant query."""
-        with urllib.request.urlopen(f"{self.url}/api/v1/query?query={urllib.request.quote(expression)}",
-                                    timeout=10) as answer:
+        with urllib.request.urlopen(
+            f"{self.url}/api/v1/query?query={urllib.request.quote(expression)}", timeout=10
+        ) as answer:
             return json.load(answer)["data"]["result"]
 
     def _backfill(self) -> None:
@@ -98,8 +107,12 @@ class PrometheusStack:
         with open(path, "w", encoding="utf-8") as handle:
             handle.writelines(self._history)
         if path.stat().st_size:
-            subprocess.run([self._promtool, "tsdb", "create-blocks-from", "openmetrics", path, self.folder / "data"],
-                           check=True, capture_output=True, timeout=300)
+            subprocess.run(
+                [self._promtool, "tsdb", "create-blocks-from", "openmetrics", path, self.folder / "data"],
+                check=True,
+                capture_output=True,
+                timeout=300,
+            )
         path.unlink()
 
     def _export(self) -> None:
@@ -110,17 +123,31 @@ class PrometheusStack:
     def _start(self) -> bool:
         scrape = []
         if self.exporter is not None:
-            scrape = [{"job_name": "dcgm", "honor_labels": True, "scrape_interval": "1s",
-                       "static_configs": [{"targets": [f"127.0.0.1:{self.exporter.server_address[1]}"]}]}]
+            scrape = [
+                {
+                    "job_name": "dcgm",
+                    "honor_labels": True,
+                    "scrape_interval": "1s",
+                    "static_configs": [{"targets": [f"127.0.0.1:{self.exporter.server_address[1]}"]}],
+                }
+            ]
         config = self.folder / "prometheus.yml"  # JSON is YAML
         config.write_text(json.dumps({"global": {"evaluation_interval": "1s"}, "scrape_configs": scrape}))
         port = _free_port()
         self.url = f"http://127.0.0.1:{port}"
         with open(self.folder / "prometheus.log", "ab") as log:
             self._process = subprocess.Popen(
-                [self._prometheus, f"--config.file={config}", f"--storage.tsdb.path={self.folder / 'data'}",
-                 f"--web.listen-address=127.0.0.1:{port}", "--storage.tsdb.retention.time=3650d"],
-                stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+                [
+                    self._prometheus,
+                    f"--config.file={config}",
+                    f"--storage.tsdb.path={self.folder / 'data'}",
+                    f"--web.listen-address=127.0.0.1:{port}",
+                    "--storage.tsdb.retention.time=3650d",
+                ],
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+            )
         deadline = time.monotonic() + _READY_S
         while time.monotonic() < deadline and self._process.poll() is None:
             if self._ready():
@@ -163,11 +190,14 @@ def main() -> None:
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    with PrometheusStack(options.folder, history=openmetrics(nodes, options.gpus, times, faults), nodes=nodes,
-                         gpus=options.gpus) as stack:
+    with PrometheusStack(
+        options.folder, history=openmetrics(nodes, options.gpus, times, faults), nodes=nodes, gpus=options.gpus
+    ) as stack:
         assert stack.exporter is not None
-        print(f"PROMETHEUS_URL={stack.url} EXPORTER_URL=http://127.0.0.1:{stack.exporter.server_address[1]} "
-              f"END={end}", flush=True)
+        print(
+            f"PROMETHEUS_URL={stack.url} EXPORTER_URL=http://127.0.0.1:{stack.exporter.server_address[1]} END={end}",
+            flush=True,
+        )
         stop.wait()
 
 
