@@ -80,7 +80,7 @@ def lint_catalog(catalog: Catalog) -> list[str]:
         mistakes += [f"{signal.file}: signal {signal.id}: {text}" for text in _signal_mistakes(signal)]
     mistakes += _scanner_mistakes(catalog)
     for failure in catalog.failures.values():
-        mistakes += [f"failures.yaml: class {failure.id}: {text}" for text in _failure_mistakes(catalog, failure)]
+        mistakes += [f"{failure.file}: class {failure.id}: {text}" for text in _failure_mistakes(catalog, failure)]
     for playbook in catalog.playbooks.values():
         from aiops.model.report import ActionName
 

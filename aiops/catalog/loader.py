@@ -231,6 +231,7 @@ def _failure(path: Path, entry: Mapping[str, Any], groups: Mapping[str, list[Any
         test=str(entry["test"]),
         prior=float(entry.get("prior", 0.0)),
         explains_death=bool(entry.get("explains_death", True)),
+        file=path.name,
     )
 
 

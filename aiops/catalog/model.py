@@ -95,6 +95,8 @@ class FailureClass:
     explains_death: bool = True
     """False for conditions that harm no running job by themselves."""
 
+    file: str = ""
+
     @property
     def family(self) -> str:
         """The part of the id before the dot."""
