@@ -20,6 +20,7 @@ _KINDS_OF_FILE = {
 }
 _KERNEL_ONLY = frozenset({"kernel"})
 _LOOK_BACK = 4096
+_EXCEPTION_LINE = re.compile(r"(?:\[rank\d+\]: ?)?[\w.]{1,120}(?:Error|Exception)\b: ")
 _OPEN_QUOTE = re.compile(r"(?<![\w'])'(?=\S)")
 _CLOSE_QUOTE = re.compile(r"(?<=[^\s=(\[:,])'(?!\w)")
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
@@ -138,10 +139,12 @@ class Extractor:
 def _inside_quotation(text: str, start: int, at: int) -> bool:
     """True if the match stands between double quotes or backticks of a line that is not a structured record.
 
-    Prompts, samples and log lines that quote other logs are data.
+    Prompts, samples and log lines that quote other logs are data. What an exception itself quotes is its message.
     """
     before = text[start:at]
     if not any(mark in before for mark in "\"`'"):
+        return False
+    if _EXCEPTION_LINE.match(text, start):
         return False
     if before.lstrip().startswith("{") and text.rstrip().endswith("}"):
         return False
