@@ -9,13 +9,16 @@ from aiops.correlate.hypotheses import build_hypotheses
 from aiops.correlate.model import Hypothesis, IncidentDraft, JobScope, Suspect
 from aiops.correlate.scope import find_scope, in_scope
 from aiops.model.case import Case
-from aiops.model.event import Severity
+from aiops.model.event import NO_TIME, Severity
 from aiops.model.finding import Finding, Role
 
 __all__ = ["Hypothesis", "IncidentDraft", "JobScope", "Suspect", "correlate"]
 
 ENOUGH = 2.5
 """Score below which a hypothesis is no incident on its own."""
+TOGETHER_S = 600.0
+"""The same fault on two machines within this time is one incident."""
+MOST_OTHERS = 5
 UNDECIDED = frozenset({"unk.none", "nccl.timeout_unattributed"})
 """Classes that say that the evidence does not tell."""
 
@@ -35,17 +38,53 @@ def correlate(case: Case, findings: list[Finding], catalog: Catalog) -> list[Inc
         return []
     _set_confidence(hypotheses)
     best = hypotheses[0]
+    twins = _twins(best, hypotheses)
     verdict = "inconclusive" if best.failure.id in UNDECIDED or best.score < 1.5 else "incident"
+    in_job = [f for f in findings if in_scope(f, scope)]
+    first = IncidentDraft(
+        [h for h in hypotheses if h is best or h not in twins][:6],
+        in_job,
+        scope,
+        [*_suspects(best), *(twin.suspect for twin in twins)],
+        verdict,
+        job_failed=failed or best.failure.explains_death,
+    )
+    return [first, *_others(hypotheses, [best, *twins], in_job, scope)]
+
+
+def _twins(best: Hypothesis, hypotheses: list[Hypothesis]) -> list[Hypothesis]:
+    """The same fault at the same time on another node or GPU: one incident with several culprits."""
+    if best.failure.culprit not in ("gpu", "node", "link"):
+        return []
+    strongest = max((term.value for term in best.terms if term.name == "sign"), default=0.0)
     return [
-        IncidentDraft(
-            hypotheses[:6],
-            [f for f in findings if in_scope(f, scope)],
-            scope,
-            _suspects(best),
-            verdict,
-            job_failed=failed or best.failure.explains_death,
-        )
+        h
+        for h in hypotheses
+        if h is not best
+        and h.failure.id == best.failure.id
+        and h.suspect.node
+        and (h.suspect.node, h.suspect.pci) != (best.suspect.node, best.suspect.pci)
+        and any(term.name == "sign" and term.value >= strongest - 1.0 for term in h.terms)
+        and (NO_TIME in (h.began, best.began) or abs(h.began - best.began) <= TOGETHER_S * 1e9)
     ]
+
+
+def _others(
+    hypotheses: list[Hypothesis], taken: list[Hypothesis], findings: list[Finding], scope: JobScope
+) -> list[IncidentDraft]:
+    """Further incidents: another machine's own fatal record that the first incident does not explain."""
+    used = {f.id for h in taken for f in (*h.causes, *h.explained)}
+    places = {h.suspect.node for h in taken}
+    found: list[IncidentDraft] = []
+    for h in hypotheses:
+        own = h.failure.hardware and h.suspect.node and h.suspect.node not in places and h.causes[0].id not in used
+        if not own or h.causes[0].severity < Severity.FATAL:
+            continue
+        places.add(h.suspect.node)
+        rivals = [o for o in hypotheses if o is not h and o.suspect.node == h.suspect.node and o not in taken]
+        about = [f for f in findings if f.node == h.suspect.node]
+        found.append(IncidentDraft([h, *rivals][:4], about, scope, _suspects(h), "incident", job_failed=False))
+    return found[:MOST_OTHERS]
 
 
 def _job_succeeded(case: Case, findings: list[Finding], scope: JobScope) -> bool:

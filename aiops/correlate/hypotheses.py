@@ -22,6 +22,7 @@ FIRST = 1.0
 LATE = 1.5
 AFTERMATH_MARGIN_S = 30.0
 """A cause may be logged this long after its first effect: clocks and buffers."""
+_OF_A_PROCESS = frozenset({"user_code", "data", "rank"})
 _BY_PLACE = frozenset({"gpu", "node", "link"})
 
 Key = tuple[str, str | None, str | None]
@@ -267,8 +268,19 @@ def _suspect(case: Case, failure: FailureClass, causes: list[Finding], scope: Jo
 
 
 def _rank_from_followers(case: Case, hypothesis: Hypothesis) -> None:
-    """The process on a faulty GPU is the one whose CUDA calls fail: if that is one rank, it is the culprit's rank."""
+    """The process on a faulty GPU is the one whose CUDA calls fail: if that is one rank, it is the culprit's rank.
+
+    An error that no rank signed belongs to the one rank that ended by itself, if there is just one.
+    """
     suspect = hypothesis.suspect
+    if suspect.kind in _OF_A_PROCESS and suspect.rank is None and not hypothesis.causes[0].fields.get("all_ranks"):
+        ended = {
+            f.rank for f in hypothesis.explained if f.sign == "proc.exit" and f.fields.get("code") not in (-15, -6, 143)
+        }
+        if len(ended) == 1 and not hypothesis.causes[0].ranks:
+            suspect.rank = next(iter(ended))
+            place = case.topology.ranks.get(suspect.rank) if suspect.rank is not None else None
+            suspect.node = suspect.node or (place.node if place else None)
     if suspect.kind not in ("gpu", "node") or suspect.rank is not None:
         return
     ranks = {
