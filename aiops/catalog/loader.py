@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from aiops.catalog.model import Catalog, FailureClass, Playbook, Sign, Signal, Step, XidCode
+from aiops.catalog.model import Catalog, Confidence, FailureClass, Playbook, Sign, Signal, Step, XidCode
 from aiops.errors import CatalogError
 from aiops.model.event import Severity
 from aiops.model.finding import Role
@@ -97,6 +97,7 @@ def _load(extra: tuple[Path, ...]) -> Catalog:
         playbooks=playbooks,
         xids=_codes(catalog_dir() / "xid.csv", "xid"),
         sxids=_codes(catalog_dir() / "sxid.csv", "sxid"),
+        confidence=_confidence(catalog_dir() / "confidence.yaml"),
     )
 
 
@@ -252,6 +253,14 @@ def _playbook(path: Path, entry: Mapping[str, Any]) -> Playbook:
             )
         )
     return Playbook(id=str(entry["id"]), steps=tuple(steps))
+
+
+def _confidence(path: Path) -> Confidence:
+    values = {str(entry["id"]): entry.get("value") for entry in _entries(path)}
+    try:
+        return Confidence(**{name: float(value) for name, value in values.items() if value is not None})
+    except (TypeError, ValueError) as error:
+        raise CatalogError(f"{path}: the coefficients are intercept, score and gap, each a number: {error}") from None
 
 
 def _codes(path: Path, key: str) -> dict[int, XidCode]:

@@ -137,6 +137,15 @@ class XidCode:
     source: str
 
 
+@dataclass(frozen=True, slots=True)
+class Confidence:
+    """Coefficients of the logistic model that turns score and distance into a probability, see ``confidence.yaml``."""
+
+    intercept: float = -2.5
+    score: float = 0.55
+    gap: float = 0.3
+
+
 @dataclass(frozen=True)
 class Catalog:
     """All knowledge of one run: built-in plus the site's own."""
@@ -146,6 +155,7 @@ class Catalog:
     playbooks: Mapping[str, Playbook]
     xids: Mapping[int, XidCode]
     sxids: Mapping[int, XidCode]
+    confidence: Confidence = Confidence()
 
     @cached_property
     def by_id(self) -> Mapping[str, Signal]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from aiops.catalog.model import Catalog
+from aiops.catalog.model import Catalog, Confidence
 from aiops.correlate.hypotheses import build_hypotheses
 from aiops.correlate.model import Hypothesis, IncidentDraft, JobScope, Suspect
 from aiops.correlate.scope import find_scope, in_scope
@@ -12,7 +12,7 @@ from aiops.model.case import Case
 from aiops.model.event import NO_TIME, Severity
 from aiops.model.finding import Finding, Role
 
-__all__ = ["Hypothesis", "IncidentDraft", "JobScope", "Suspect", "correlate"]
+__all__ = ["Hypothesis", "IncidentDraft", "JobScope", "Suspect", "confidence_features", "correlate"]
 
 ENOUGH = 2.5
 """Score below which a hypothesis is no incident on its own."""
@@ -36,7 +36,7 @@ def correlate(case: Case, findings: list[Finding], catalog: Catalog) -> list[Inc
         hypotheses = [h for h in hypotheses if h.score >= ENOUGH and h.failure.id not in UNDECIDED]
     if not hypotheses:
         return []
-    _set_confidence(hypotheses)
+    _set_confidence(hypotheses, catalog.confidence)
     best = hypotheses[0]
     twins = _twins(best, hypotheses)
     verdict = "inconclusive" if best.failure.id in UNDECIDED or best.score < 1.5 else "incident"
@@ -103,19 +103,23 @@ def _job_failed(findings: list[Finding], scope: JobScope) -> bool:
     )
 
 
-def _set_confidence(hypotheses: list[Hypothesis]) -> None:
-    """A first, hand-set scale: strength of the evidence times distance to the next different class.
-
-    Not yet fitted to labelled cases.
-    """
+def confidence_features(hypotheses: list[Hypothesis]) -> tuple[float, float]:
+    """(score of the winner, distance to the best rival of another class); both cut off at 12."""
     best = hypotheses[0]
-    second = next((h.score for h in hypotheses[1:] if h.failure.id != best.failure.id), 0.0)
-    for hypothesis in hypotheses:
-        strength = _sigmoid(0.55 * (hypothesis.score - 3.2))
-        gap = hypothesis.score - (second if hypothesis is best else best.score)
-        hypothesis.confidence = round(min(0.99, strength * (0.5 + 0.5 * _sigmoid(1.2 * gap))), 2)
-    for hypothesis in hypotheses[1:]:
-        hypothesis.confidence = min(hypothesis.confidence, round(max(0.01, best.confidence - 0.01), 2))
+    rival = max((h.score for h in hypotheses[1:] if h.failure.id != best.failure.id), default=0.0)
+    return min(12.0, best.score), min(12.0, best.score - max(0.0, rival))
+
+
+def _set_confidence(hypotheses: list[Hypothesis], scale: Confidence) -> None:
+    """The probability that the class is right, fitted on labelled cases (docs/calibration.md); rivals share what is left."""
+    score, gap = confidence_features(hypotheses)
+    best = min(0.99, _sigmoid(scale.intercept + scale.score * score + scale.gap * gap))
+    hypotheses[0].confidence = round(best, 2)
+    rivals = hypotheses[1:]
+    shares = [math.exp(min(0.0, h.score - hypotheses[0].score) / 2) for h in rivals]
+    left = 1.0 - best
+    for hypothesis, share in zip(rivals, shares, strict=True):
+        hypothesis.confidence = round(min(left * share / max(1.0, sum(shares)), max(0.0, best - 0.01)), 2)
 
 
 def _sigmoid(x: float) -> float:
