@@ -111,7 +111,7 @@ def _read_json_values(text: str, found: Documents) -> None:
     while at < len(text):
         try:
             value, end = decoder.raw_decode(text, at)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             items = _ITEMS.search(text, at)
             if items is None:
                 found.fail(f"malformed JSON: {_message(error)}", lines.at(_position(error, at)))
@@ -139,7 +139,7 @@ def _read_json_items(text: str, at: int, lines: _Lines, found: Documents) -> Non
     while at < len(text) and text[at] != "]":
         try:
             value, end = decoder.raw_decode(text, at)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             found.fail(f"malformed or cut-off JSON: {_message(error)}", lines.at(_position(error, at)))
             follower = again.search(text, at + 1) if again and found.bad < _MAX_RESUMES else None
             if follower is None:
@@ -155,12 +155,14 @@ def _skip(text: str, at: int) -> int:
     return match.end() if match else at
 
 
-def _position(error: json.JSONDecodeError | RecursionError, default: int) -> int:
+def _position(error: Exception, default: int) -> int:
     return error.pos if isinstance(error, json.JSONDecodeError) else default
 
 
-def _message(error: json.JSONDecodeError | RecursionError) -> str:
-    return error.msg if isinstance(error, json.JSONDecodeError) else "nested too deeply"
+def _message(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return error.msg
+    return "nested too deeply" if isinstance(error, RecursionError) else "a number with too many digits"
 
 
 def _read_yaml(data: bytes, found: Documents) -> None:

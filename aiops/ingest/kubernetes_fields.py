@@ -38,6 +38,10 @@ _SCALE = {
 }
 
 
+_LARGEST = 1 << 62
+"""What is larger is no count of anything, and would not fit into 64 bits."""
+
+
 def rfc3339_ns(value: object) -> int:
     """UTC nanoseconds of an RFC 3339 time (without a zone: UTC), or `NO_TIME`."""
     return _ns(value) if isinstance(value, str) else NO_TIME
@@ -93,7 +97,7 @@ def integer(value: object, *path: str) -> int | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, int):
-        return value
+        return value if abs(value) < _LARGEST else None
     if isinstance(value, str) and value.strip().lstrip("-").isdecimal() and len(value) < 19:
         return int(value)
     return None
@@ -101,10 +105,12 @@ def integer(value: object, *path: str) -> int | None:
 
 def quantity(value: object) -> float | None:
     """A Kubernetes quantity (``8``, ``500m``, ``4500Gi``) as a number."""
+    number: float = -1
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value)
-    match = _QUANTITY.fullmatch(value.strip()) if isinstance(value, str) else None
-    return float(match[1]) * _SCALE.get(match[2] or "", 1.0) if match else None
+        number = float(value) if abs(value) < _LARGEST else -1
+    elif isinstance(value, str) and (match := _QUANTITY.fullmatch(value.strip())):
+        number = float(match[1]) * _SCALE.get(match[2] or "", 1.0)
+    return number if 0 <= number < _LARGEST else None
 
 
 def conditions(body: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

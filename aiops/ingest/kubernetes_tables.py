@@ -18,7 +18,7 @@ _COLUMN = re.compile(r"\S+(?: \S+)*")
 _KNOWN_COLUMNS = frozenset({"AGE", "LAST SEEN", "CPU(cores)"})
 _PROMPT = re.compile(r"(?:[\w@.:~/-]*[$#] )?kubectl \S")
 _COUNT = re.compile(r"(\S+)(?: \(x(\d{1,9}) over \S+\))?")
-_AGE = re.compile(r"(?:(\d+)y)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+_AGE = re.compile(r"(?:(\d{1,3})y)?(?:(\d{1,6})d)?(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?")
 _AGE_SCALE = (365 * 86_400, 86_400, 3_600, 60, 1)
 
 _WAITING = frozenset(
@@ -145,13 +145,17 @@ def _event(row: Row) -> dict[str, Any] | None:
     return body
 
 
+def _count(text: str) -> int | None:
+    return int(text) if text.isdecimal() and len(text) < 10 else None
+
+
 def _pod(row: Row) -> dict[str, Any] | None:
     if not row.get("NAME"):
         return None
     status, container = _pod_status(row["STATUS"])
     restarts = row.get("RESTARTS", "").split(" ", 1)[0]
     if container is not None:
-        container["restartCount"] = int(restarts) if restarts.isdecimal() and len(restarts) < 10 else 0
+        container["restartCount"] = _count(restarts) or 0
         status["initContainerStatuses" if row["STATUS"].startswith("Init:") else "containerStatuses"] = [container]
     node = row.get("NODE", "")
     return {
@@ -201,8 +205,8 @@ def _podgroup(row: Row) -> dict[str, Any] | None:
         "apiVersion": "scheduling.volcano.sh/v1beta1",
         "kind": "PodGroup",
         "metadata": _meta(row),
-        "spec": {"minMember": int(least)} if least.isdecimal() else {},
-        "status": {"phase": row["STATUS"], "running": int(running) if running.isdecimal() else 0},
+        "spec": {} if _count(least) is None else {"minMember": _count(least)},
+        "status": {"phase": row["STATUS"], "running": _count(running) or 0},
     }
 
 

@@ -80,8 +80,8 @@ _UNFINISHED = frozenset(
 )
 
 _TIME = re.compile(r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:\.\d+)?(?:Z|([+-])(\d\d):?(\d\d))?", re.ASCII)
-_SPAN = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)(?:\.\d+)?", re.ASCII)
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)[nc]?", re.ASCII)
+_SPAN = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,9}):)?(\d{1,9}):(\d{1,9})(?:\.\d+)?", re.ASCII)
+_SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)([KMGTP]?)[nc]?", re.ASCII)
 _SCALE = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
 _CANCELLED_BY = re.compile(r"CANCELLED by (\S+)")
 _GPUS = re.compile(r"(?:^|[,\s])(?:gres[:/])?gpu(:[^:,(=\s]*[A-Za-z_][^:,(=\s]*)?[:=](\d{1,7})(?=[(,\s]|$)", re.ASCII)

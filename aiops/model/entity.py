@@ -60,4 +60,4 @@ def is_host_name(text: str) -> bool:
 
     Names that reach a command line must pass here first.
     """
-    return _HOST.match(text) is not None
+    return _HOST.fullmatch(text) is not None

@@ -164,6 +164,15 @@ def _fill(text: str, facts: dict[str, object]) -> str:
     return _SLOT.sub(lambda match: str(facts.get(match[1]) or f"<{match[1]}>"), text)
 
 
+def _checked(facts: dict[str, object]) -> dict[str, object]:
+    """The facts that may stand in a command: names that match their grammar, and nothing that a log has worded."""
+    return {
+        "pci": facts["pci"],
+        "node": names.host(str(facts.get("node") or "")),
+        "job": names.slurm_job(str(facts.get("job") or "")),
+    }
+
+
 def _action(
     case: Case,
     incident: IncidentDraft,
@@ -196,7 +205,7 @@ def _action(
         _fill(step.why, facts),
         risk=step.risk,
         approval=step.approval,
-        checks=[_fill(check, facts) for check in step.check],
+        checks=[_fill(check, _checked(facts)) for check in step.check],
     )
     scheduler = _owner(case, scope.scheduler, node if action in DISRUPTIVE else None)
     if scheduler:

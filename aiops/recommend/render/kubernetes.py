@@ -26,7 +26,7 @@ _RESOURCE = {
 
 def commands(action: str, target: Target) -> tuple[list[str], list[str]]:
     """(commands, undo) for an action; both empty if there is no command for it or a name is missing."""
-    node = names.kube_name(target.node)
+    node = names.kube_name(names.host(target.node))
     if node and action == "cordon_node":
         return [f"kubectl cordon {node}"], [f"kubectl uncordon {node}"]
     if node and action == "drain_node":
@@ -61,7 +61,7 @@ def _restart(action: str, target: Target) -> tuple[list[str], list[str]]:
         start = f"kubectl -n {space} patch {resource} {name} --type merge -p '{_SUSPEND[kind] % 'false'}'"
     if action == "hold_job":
         return [stop], [start]
-    excluded = [n for n in (names.kube_name(node) for node in target.exclude) if n]
+    excluded = [n for n in (names.kube_name(names.host(node)) for node in target.exclude) if n]
     if action == "requeue_excluding_node" and excluded:
         return (
             [stop, *(f"kubectl cordon {node}" for node in excluded), start],
