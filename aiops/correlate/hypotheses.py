@@ -120,6 +120,7 @@ def _hypothesis(
     _rank_from_followers(case, hypothesis)
     _order_in_time(hypothesis, findings, scope, strongest)
     _contradict(hypothesis, findings, scope)
+    _miss_predictions(case, hypothesis, findings)
     _leave_unexplained(hypothesis, findings, scope, strongest)
     return hypothesis
 
@@ -230,6 +231,29 @@ def _contradict(hypothesis: Hypothesis, findings: list[Finding], scope: JobScope
             why = f"training went on for {beyond:.0f} s after it"
             hypothesis.terms.append(Term("contradicted", -5.0, why, tuple(f.id for f in progress)))
             hypothesis.against.append(why)
+
+
+def _miss_predictions(case: Case, hypothesis: Hypothesis, findings: list[Finding]) -> None:
+    """What the class predicts and what is not there although the evidence that would show it was collected."""
+    for sign in hypothesis.failure.effects:
+        if not sign.expected or any(sign.matches(f.sign, f.fields) for f in findings):
+            continue
+        seen_by = _would_show(case, hypothesis.suspect, sign.expected)
+        if seen_by:
+            why = f"{seen_by} would show {sign.sign}, and does not"
+            hypothesis.terms.append(Term("predicted and missing", -(sign.weight or 1.0), why))
+            hypothesis.against.append(why)
+
+
+def _would_show(case: Case, suspect: Suspect, kind: str) -> str:
+    """The collected evidence of a kind that would show an effect on the suspect, in words; empty if there is none."""
+    if kind == "kernel":
+        known = suspect.node in case.coverage.nodes_with_kernel_log
+        return f"the kernel log of {suspect.node}" if suspect.node and known else ""
+    if kind == "metrics":
+        here = any(e.node == suspect.node for block in case.series for e in block.entities)
+        return f"the metrics of {suspect.node}" if suspect.node and here else ""
+    return f"the {kind} evidence" if case.coverage.sources.get(kind) else ""
 
 
 def _leave_unexplained(
