@@ -24,6 +24,7 @@ _SIGNALS = {
     7: "SIGBUS",
     8: "SIGFPE",
     9: "SIGKILL",
+    10: "SIGUSR1",
     11: "SIGSEGV",
     15: "SIGTERM",
 }
@@ -89,10 +90,10 @@ def _exits(case: Case) -> list[Exit]:
         rank = int(tasks[0]) if len(tasks) == 1 and tasks[0].isdigit() else None
         exits.append(Exit(code, rank, str(event.fields["host"]), event.ts if known(event) else NO_TIME, event))
     for event in evidence_rows(case, "mpirun.exit"):
-        how = str(event.fields.get("how", "1"))
+        how = str(event.fields.get("how", ""))
         exits.append(
             Exit(
-                -int(how) if how.isdigit() and event.fields.get("how") else 1,
+                int(event.fields["code"]) if "code" in event.fields else -int(how) if how.isdigit() else 1,
                 int(event.fields["rank"]) if event.fields.get("rank") else None,
                 event.fields.get("host"),
                 event.ts if known(event) else NO_TIME,
@@ -178,10 +179,8 @@ def _outside(case: Case, exits: list[Exit]) -> list[Finding]:
     events = evidence_rows(case, "launcher.signal")
     if not events:
         return []
-    numbers = {"SIGTERM": 15, "TERM": 15, "Signals.SIGTERM": 15, "Signals.SIGHUP": 1, "Signals.SIGINT": 2}
     event = events[0]
-    raw = str(event.fields.get("signum", "15"))
-    number = int(raw) if raw.isdigit() else numbers.get(raw, 15)
+    number = _signal_number(str(event.fields.get("signum", "15")))
     earlier = [e for e in exits if e.code not in (0, -15, -number)]
     first, last = span(events)
     return [
@@ -198,6 +197,14 @@ def _outside(case: Case, exits: list[Exit]) -> list[Finding]:
             evidence=quotes(case, events),
         )
     ]
+
+
+def _signal_number(text: str) -> int:
+    """``15`` of ``15``, ``SIGTERM``, ``TERM`` and ``Signals.SIGTERM``."""
+    if text.isdigit():
+        return int(text[:4])
+    name = "SIG" + text.removeprefix("Signals.").removeprefix("SIG")
+    return next((number for number, known_name in _SIGNALS.items() if known_name == name), 15)
 
 
 def _slurm(case: Case) -> list[Finding]:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+import re
 from statistics import median
 
 from aiops.catalog.model import Catalog
-from aiops.detect.evidence import quote
+from aiops.detect.evidence import evidence_rows, known, quote
 from aiops.detect.progress import Point, progress_points
 from aiops.model.case import Case
 from aiops.model.event import NO_TIME, Severity
 from aiops.model.finding import EvidenceRef, Finding, Role
 
+_REDUCED = re.compile(
+    r"(?:reducing (?:loss scale )?to|setting loss scale to:?) (\d{1,18}(?:\.\d{1,30})?(?:e[-+]?\d{1,3})?)"
+)
 SPIKE = 1.4
 """Loss above this multiple of the window's median is a spike (FORMULAS 5.12)."""
 GRADIENT_JUMP = 1000.0
@@ -29,13 +33,13 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
     for point in progress_points(case):
         tracks.setdefault((point.event.source, point.event.rank), []).append(point)
     if not tracks:
-        return []
+        return _skipped_scale(case)
     for points in tracks.values():
         points.sort(key=lambda p: p.event.line)
     return [
         *_nonfinite(case, tracks),
         *_jumps(case, tracks),
-        *_scale(case, tracks),
+        *(_scale(case, tracks) or _skipped_scale(case)),
         *_slow(case, tracks),
         *_progress(case, tracks),
     ]
@@ -218,6 +222,31 @@ def _scale(case: Case, tracks: dict[tuple[int, int | None], list[Point]]) -> lis
                 )
             ]
     return []
+
+
+def _skipped_scale(case: Case) -> list[Finding]:
+    """The scale as the messages about skipped steps tell it."""
+    told = [
+        (event, float(match[1]))
+        for event in evidence_rows(case, "num.overflow_skip")
+        if (match := _REDUCED.search(event.text))
+    ]
+    if len(told) < 5 or told[-1][1] > 1.0 or told[0][1] < 4 * told[-1][1]:
+        return []
+    event, last = told[-1]
+    return [
+        Finding(
+            sign="num.scale_low",
+            text=f"{len(told)} steps were skipped and the loss scale fell from {told[0][1]:g} to {last:g}",
+            role=Role.ROOT,
+            severity=Severity.WARNING,
+            first=event.ts if known(event) else NO_TIME,
+            last=event.ts if known(event) else NO_TIME,
+            count=len(told),
+            fields={"top": told[0][1], "last": last},
+            evidence=[quote(case, told[0][0]), quote(case, event)],
+        )
+    ]
 
 
 def _slow(case: Case, tracks: dict[tuple[int, int | None], list[Point]]) -> list[Finding]:

@@ -7,7 +7,7 @@ from aiops.detect.evidence import evidence_rows, in_time, quote, quotes, span
 from aiops.detect.progress import progress_points
 from aiops.model.case import Case
 from aiops.model.event import Event, Severity
-from aiops.model.finding import Finding, Role
+from aiops.model.finding import EvidenceRef, Finding, Role
 
 _FAILED = (
     "launcher.exit_record",
@@ -23,7 +23,7 @@ _FAILED = (
 
 def detect(case: Case, catalog: Catalog) -> list[Finding]:
     """``job.succeeded`` (a success marker that no failure follows, or the last planned step was reached) and
-    ``job.died`` (a launcher or the scheduler reports the end of processes); both CONTEXT."""
+    ``job.died`` (a launcher or the scheduler reports the end of processes; ROOT, since it may be all that is known)."""
     failed = [event for event in evidence_rows(case, *_FAILED) if str(event.fields.get("code", "1")) != "0"]
     success = [event for event in evidence_rows(case, "train.success") if _counts(event)]
     findings = []
@@ -64,7 +64,7 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
             Finding(
                 sign="job.died",
                 text="Processes of the job ended abnormally",
-                role=Role.CONTEXT,
+                role=Role.ROOT,
                 severity=Severity.ERROR,
                 first=first,
                 last=last,
@@ -73,7 +73,32 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
                 evidence=quotes(case, failed),
             )
         )
+    elif not findings:
+        findings += _by_scheduler(case)
     return findings
+
+
+def _by_scheduler(case: Case) -> list[Finding]:
+    """The one job of the case failed, and nothing but its record tells."""
+    if len(case.jobs) != 1 or (case.jobs[0].state or "") not in ("FAILED", "Failed"):
+        return []
+    job = case.jobs[0]
+    evidence = []
+    if 0 <= job.source < len(case.sources):
+        evidence = [EvidenceRef(case.sources[job.source].name, job.line, 0, job.text, job.ended)]
+    code = f" with exit code {job.exit_code}" if job.exit_code else ""
+    return [
+        Finding(
+            sign="job.died",
+            text=f"The scheduler records that job {job.id} failed{code}",
+            role=Role.ROOT,
+            severity=Severity.ERROR,
+            first=job.ended,
+            last=job.ended,
+            job=job.id,
+            evidence=evidence,
+        )
+    ]
 
 
 def _counts(event: Event) -> bool:

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 
 from aiops.detect.evidence import evidence_rows, known
+from aiops.ingest.prefix import ANSI
 from aiops.model.case import Case
 from aiops.model.event import NO_TIME, Event
 
@@ -32,6 +33,10 @@ _STEP = re.compile(
     re.I,
 )
 _RATE = re.compile(r"([\d.]+)[ ]?(s/it|sec/step|s/step|it/s)\b")
+_BAR = re.compile(r"\d+%\||it/s|s/it|ms/step")
+_LONGEST = 1 << 20
+"""Bytes of one line that are looked at: a bar that is drawn for hours never ends its line."""
+_MOST_UPDATES = 5_000
 _MILLISECONDS = re.compile(r"elapsed time per iteration \(ms\)")
 
 
@@ -67,15 +72,28 @@ def progress_points(case: Case) -> list[Point]:
     """The progress lines of a case that hold a value, in time order; read once."""
     points = case.memo.get("detect.progress")
     if points is None:
-        points = [point for event in evidence_rows(case, "train.progress") if (point := read_point(event)) is not None]
+        points = [
+            point
+            for event in evidence_rows(case, "train.progress")
+            for text in _updates(case, event)
+            if (point := read_point(event, text)) is not None
+        ]
         case.memo["detect.progress"] = points
     found: list[Point] = points
     return found
 
 
-def read_point(event: Event) -> Point | None:
+def _updates(case: Case, event: Event) -> list[str]:
+    """The states of a progress bar that was drawn again and again on one line, or the line itself."""
+    if len(_BAR.findall(event.text)) < 2:
+        return [event.text]
+    raw = case.read(event.source, event.offset, _LONGEST).split(b"\n", 1)[0]
+    parts = [part for part in raw.split(b"\r") if part.strip()]
+    return [ANSI.sub(b"", part).decode("utf-8", "replace") for part in parts[:_MOST_UPDATES]] or [event.text]
+
+
+def read_point(event: Event, text: str) -> Point | None:
     """The values of a progress line, or ``None`` if it holds no number of interest."""
-    text = event.text
     values = {
         name: _value(pattern, text) if any(word in text for word in _WORDS[name]) else None
         for name, pattern in _KEYS.items()
