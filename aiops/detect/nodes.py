@@ -6,6 +6,9 @@ import re
 
 from aiops.catalog.model import Catalog
 from aiops.detect.evidence import evidence_rows, in_time, quotes, span
+from aiops.detect.memory_growth import memory_growth
+from aiops.detect.node_health import corrected_storms, false_alarms, lost_device_access
+from aiops.detect.reboots import reboots
 from aiops.ingest.hostlist import expand_hostlist
 from aiops.model.case import Case
 from aiops.model.event import Event, Severity
@@ -16,9 +19,17 @@ FLAPS = 2
 
 
 def detect(case: Case, catalog: Catalog) -> list[Finding]:
-    """``net.link_flap`` (fields ``downs``, ``nic``), ``net.link_down`` (down at the end), ``host.reboot_seen``
-    (a boot banner after earlier lines of the same log), ``slurm.node_down`` (all ROOT)."""
-    return [*_links(case), *_reboots(case), *_not_responding(case)]
+    """``net.link_flap`` (fields ``downs``, ``nic``), ``net.link_down`` (down at the end), ``slurm.node_down`` (all ROOT),
+    and what `reboots`, `node_health` and `memory_growth` find."""
+    return [
+        *_links(case),
+        *_not_responding(case),
+        *reboots(case),
+        *corrected_storms(case),
+        *lost_device_access(case),
+        *false_alarms(case, catalog),
+        *memory_growth(case),
+    ]
 
 
 def _links(case: Case) -> list[Finding]:
@@ -63,31 +74,6 @@ def _links(case: Case) -> list[Finding]:
             )
         )
     return findings
-
-
-def _reboots(case: Case) -> list[Finding]:
-    findings = []
-    for event in evidence_rows(case, "kernel.boot"):
-        if event.line > 3 and not event.text.lstrip().startswith("[    0.0"):
-            pass
-        earlier = [e for e in case.events if e.source == event.source and e.line < event.line and e.node == event.node]
-        if event.line <= 3 or not (earlier or event.line > 20):
-            continue
-        first, last = span([event])
-        findings.append(
-            Finding(
-                sign="host.reboot_seen",
-                text=f"{event.node or 'A node'} booted in the middle of its log",
-                role=Role.ROOT,
-                severity=Severity.ERROR,
-                first=first,
-                last=last,
-                node=event.node,
-                nodes=(event.node,) if event.node else (),
-                evidence=quotes(case, [event]),
-            )
-        )
-    return findings[:8]
 
 
 def _not_responding(case: Case) -> list[Finding]:
