@@ -7,6 +7,7 @@ import re
 from aiops.catalog.model import Catalog
 from aiops.detect.evidence import evidence_rows, in_time, known, quote
 from aiops.detect.progress import progress_points
+from aiops.detect.saving import saving_troubles
 from aiops.model.case import Case, Checkpoint
 from aiops.model.event import NO_TIME, Event, Severity
 from aiops.model.finding import Finding, Role
@@ -24,7 +25,7 @@ _SHARD = re.compile(
 
 def detect(case: Case, catalog: Catalog) -> list[Finding]:
     """``ckpt.saved`` for the newest complete checkpoint, ``ckpt.unfinished`` for a save that was started and not finished
-    (both CONTEXT), ``ckpt.resumed`` for the one the run began from."""
+    (both CONTEXT), ``ckpt.resumed`` for the one the run began from; saves that others wait for, see `aiops.detect.saving`."""
     saved = _saved(case)
     findings = []
     if saved:
@@ -47,6 +48,7 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
             )
         )
     findings += _unfinished(case, saved)
+    findings += saving_troubles(case, [case.events[point.event] for point in saved if point.event is not None])
     loaded = evidence_rows(case, "ckpt.loaded")
     if loaded:
         event = loaded[0]

@@ -6,7 +6,17 @@ import re
 from collections import Counter
 
 from aiops.catalog.model import Catalog
+from aiops.detect.desync import (
+    desync_finding,
+    fingerprints,
+    last_operations,
+    operations,
+    process_group,
+    ras,
+    snapshot,
+)
 from aiops.detect.evidence import evidence_rows, quotes, span
+from aiops.detect.waiting import what_they_wait_for
 from aiops.model.case import Case
 from aiops.model.event import Event, Severity
 from aiops.model.finding import Finding, Role
@@ -16,24 +26,26 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
     """``collective.timeout`` (ECHO: who waited), and what it reveals:
 
     ``collective.missing_rank`` (ROOT: ranks that never entered; fields ``ranks``, ``how``), ``collective.desync``
-    (ROOT: different operations or sizes at one sequence number), ``collective.all_entered`` (ROOT, weak: everyone
-    waits and nobody is missing, or the logs cannot tell).
+    (ROOT: different operations or sizes at one point), ``collective.all_entered`` (ROOT, weak: everyone
+    waits and nobody is missing, or the logs cannot tell). What the one rank does that the others wait for, if its log tells:
+    ``collective.left_loop`` and ``collective.rank0_busy``, see `aiops.detect.waiting`.
     """
     timeouts = evidence_rows(case, "nccl.watchdog_timeout")
     gloo = evidence_rows(case, "gloo.timeout")
     lagging = evidence_rows(case, "nccl.lagging_rank")
-    if not timeouts and not gloo and not lagging:
-        return []
-    findings = [_timeout(case, timeouts or gloo)] if timeouts or gloo else []
-    desync = _desync(case, timeouts)
+    waits = timeouts or gloo
+    findings = [_timeout(case, waits)] if waits else []
+    findings += what_they_wait_for(case, waits)
+    desync = fingerprints(case) or _desync(case, timeouts) or snapshot(case) or operations(case)
     if desync:
         return [*findings, desync]
+    if not waits and not lagging and not evidence_rows(case, "nccl.ras_behind", "nccl.ras_dead"):
+        return findings
     missing, how, proof = _missing(case, timeouts, gloo, lagging)
     if missing:
-        findings.append(_missing_finding(case, missing, how, proof or timeouts or gloo))
-    elif timeouts or gloo:
-        events = timeouts or gloo
-        first, last = span(events)
+        findings.append(_missing_finding(case, missing, how, proof or waits))
+    elif waits:
+        first, last = span(waits)
         findings.append(
             Finding(
                 sign="collective.all_entered",
@@ -42,9 +54,9 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
                 severity=Severity.ERROR,
                 first=first,
                 last=last,
-                ranks=_ranks(events),
-                count=len(events),
-                evidence=quotes(case, events),
+                ranks=_ranks(waits),
+                count=len(waits),
+                evidence=quotes(case, waits),
             )
         )
     return findings
@@ -82,38 +94,31 @@ def _timeout(case: Case, events: list[Event]) -> Finding:
 
 
 def _desync(case: Case, timeouts: list[Event]) -> Finding | None:
-    """Two operations or sizes at one sequence number: the ranks ran different code."""
-    by_sequence: dict[str, Counter[tuple[str, str]]] = {}
-    odd: dict[tuple[str, tuple[str, str]], list[Event]] = {}
+    """Two operations or sizes at one sequence number of one process group: the ranks ran different code."""
+    by_sequence: dict[tuple[str, str], Counter[tuple[str, str]]] = {}
+    odd: dict[tuple[tuple[str, str], tuple[str, str]], list[Event]] = {}
     for event in timeouts:
         sequence = str(event.fields.get("seq", ""))
         size = re.search(r"NumelIn=(\d+)", event.text)
         if not sequence:
             continue
+        key = (process_group(event.text), sequence)
         shape = (str(event.fields.get("op", "")), size[1] if size else "")
-        by_sequence.setdefault(sequence, Counter())[shape] += 1
-        odd.setdefault((sequence, shape), []).append(event)
-    for sequence, shapes in by_sequence.items():
-        operations = {op for op, _ in shapes}
-        if len(operations) < 2:
+        by_sequence.setdefault(key, Counter())[shape] += 1
+        odd.setdefault((key, shape), []).append(event)
+    for key, shapes in by_sequence.items():
+        operations_ = {op for op, _ in shapes}
+        if len(operations_) < 2:
             continue
         (rare, _count) = min(shapes.items(), key=lambda item: (item[1], item[0]))
-        events = odd[(sequence, rare)]
-        ranks = _ranks(events)
-        first, last = span(timeouts)
         common = shapes.most_common(1)[0][0]
-        return Finding(
-            sign="collective.desync",
-            role=Role.ROOT,
-            severity=Severity.ERROR,
-            first=first,
-            last=last,
-            text=f"At sequence {sequence} rank {', '.join(map(str, ranks)) or '?'} runs {rare[0]} while others run {common[0]}",
-            rank=ranks[0] if len(ranks) == 1 else None,
-            ranks=ranks,
-            count=len(events),
-            fields={"seq": sequence, "odd": rare[0], "others": common[0]},
-            evidence=quotes(case, [*events[:1], *odd[(sequence, common)][:1]]),
+        return desync_finding(
+            case,
+            ranks=_ranks(odd[(key, rare)]),
+            odd=rare[0],
+            others=common[0],
+            where=f"sequence {key[1]}",
+            proof=[*odd[(key, rare)][:1], *odd[(key, common)][:1]],
         )
     return None
 
@@ -126,9 +131,9 @@ def _missing(
         named = [int(number) for number in re.findall(r"\d+", str(event.fields.get("ranks", "")))]
         if named:
             return sorted(set(named)), "the process group names them", [event]
-    behind = _behind(case, timeouts)
-    if behind[0]:
-        return behind
+    for behind in (_behind(case, timeouts), last_operations(case), ras(case)):
+        if behind[0]:
+            return behind
     waiting = set(_ranks(timeouts)) | set(_ranks(gloo))
     world = case.topology.world_size
     if not waiting or not world or world < 2:
@@ -142,23 +147,22 @@ def _missing(
 
 
 def _behind(case: Case, timeouts: list[Event]) -> tuple[list[int], str, list[Event]]:
-    """Ranks whose last enqueued work lies before the one the others wait for."""
+    """Ranks whose last enqueued work lies before the one the others wait for, within one process group."""
     status = evidence_rows(case, "nccl.watchdog_status")
-    enqueued: dict[int, tuple[int, Event]] = {}
-    for event in status:
-        if event.rank is not None and event.fields.get("enqueued"):
-            enqueued[event.rank] = (int(event.fields["enqueued"]), event)
-    works = [int(event.fields["seq"]) for event in timeouts if event.fields.get("seq")]
-    if not enqueued or not works:
-        return [], "", []
-    stalled = Counter(works).most_common(1)[0][0]
-    late = sorted(rank for rank, (last, _) in enqueued.items() if last < stalled)
-    if late and len(late) * 2 < len(enqueued):
-        return (
-            late,
-            f"their last enqueued work lies before sequence {stalled}",
-            [enqueued[rank][1] for rank in late[:2]],
-        )
+    works: dict[str, Counter[int]] = {}
+    for event in timeouts:
+        if event.fields.get("seq"):
+            works.setdefault(process_group(event.text), Counter())[int(event.fields["seq"])] += 1
+    for group, sequences in works.items():
+        enqueued: dict[int, tuple[int, Event]] = {}
+        for event in status:
+            if event.rank is not None and event.fields.get("enqueued") and process_group(event.text) == group:
+                enqueued[event.rank] = (int(event.fields["enqueued"]), event)
+        stalled = sequences.most_common(1)[0][0]
+        late = sorted(rank for rank, (last, _) in enqueued.items() if last < stalled)
+        if late and len(late) * 2 < len(enqueued):
+            how = f"their last enqueued work lies before sequence {stalled}"
+            return late, how, [enqueued[rank][1] for rank in late[:2]]
     return [], "", []
 
 
