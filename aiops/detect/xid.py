@@ -63,8 +63,9 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
 
     Fields of ``gpu.xid``: ``xid``, ``name``, ``fatal``, ``recovery`` (what Xid 154 asks for), ``others`` (further codes
     of the GPU), ``caused_by``, ``contained``, ``gpus_with_code``, ``nodes_with_code``, ``spread`` (``one``, ``several``),
-    ``same_gpu`` (a code that programs can cause, of several processes at several times, on one GPU only), ``after`` (code
-    of the same GPU that it follows), ``unit``, ``link`` and ``table_action`` of NVLink5 lines.
+    ``same_gpu`` (a code that programs can cause, of several processes at several times, on one GPU only), ``after``
+    (code of the same GPU that it follows), ``old`` (from before a boot that precedes the job), ``unit``, ``link`` and
+    ``table_action`` of NVLink5 lines.
     """
     uuids = _uuids(case)
     groups = _groups(case, uuids)
@@ -125,6 +126,9 @@ def _finding(case: Case, catalog: Catalog, group: _Group, groups: list[_Group], 
         role, severity = Role.ECHO, Severity.WARNING
     if code == 154:
         role, severity = Role.CONTEXT, Severity.WARNING
+    old = _before_boot(case, group)
+    if old:
+        role, severity, fatal = Role.CONTEXT, Severity.INFO, False
     gpu = case.topology.gpu_index(node or None, pci)
     rank = _rank(case, node or None, pci, events)
     first, last = span(events)
@@ -138,6 +142,7 @@ def _finding(case: Case, catalog: Catalog, group: _Group, groups: list[_Group], 
         text=f"Xid {code} ({_label(name, link)}) on {where}{f' of {node}' if node else ''}"
         + (f", {count} times" if count > 1 else "")
         + (f"; the driver asks for: {recovery}" if asked and code != 154 else "")
+        + ("; from before a boot, so the GPU has started anew since" if old else "")
         + ("; of several processes and on this GPU only, which speaks for the GPU" if same_gpu else ""),
         role=role,
         severity=severity,
@@ -162,6 +167,7 @@ def _finding(case: Case, catalog: Catalog, group: _Group, groups: list[_Group], 
             "spread": "several" if len(same_code) > 1 else "one",
             "same_gpu": same_gpu,
             "after": after,
+            "old": old,
             "caused_by": caused_by[1] if caused_by else "",
             "contained": _contained(group, groups),
             "unit": link.unit if link else "",
@@ -209,6 +215,25 @@ def _follows(group: _Group, groups: list[_Group]) -> int | None:
             continue
         return other.code
     return None
+
+
+def _before_boot(case: Case, group: _Group) -> bool:
+    """True if the node booted after these lines and before the job began, or before someone complained about them."""
+    later = [
+        boot
+        for boot in evidence_rows(case, "kernel.boot")
+        if boot.node == (group.gpu[0] or None)
+        and all(boot.source == event.source and boot.line > event.line for event in group.events)
+    ]
+    if not later:
+        return False
+    kinds = {source.index: source.kind for source in case.sources}
+    begin, _ = span(event for event in case.events if kinds.get(event.source) == "training")
+    booted = min(boot.ts if known(boot) else NO_TIME for boot in later)
+    if begin != NO_TIME:
+        return booted != NO_TIME and booted < begin
+    complaints = [event for event in evidence_rows(case, "host.health_drain") if event.node == group.gpu[0]]
+    return any(known(one) and booted != NO_TIME and one.ts > booted for one in complaints)
 
 
 def _contained(group: _Group, groups: list[_Group]) -> bool:
