@@ -27,11 +27,17 @@ import sys
 from pathlib import Path
 from aiops.catalog import load_catalog
 from aiops.scan import make_scanner
-scanner = make_scanner(load_catalog(), cache_dir=Path(sys.argv[2]), keep=None if sys.argv[3] == "all" else 2000)
+log, cache, mode = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+scanner = make_scanner(load_catalog(), cache_dir=cache)
 lines = pairs = 0
-for hit in scanner.scan_file(Path(sys.argv[1])):
-    lines += 1
-    pairs += len(hit.rules)
+if mode == "pairs":
+    for found in scanner.pairs(log):
+        pairs += len(found.rules)
+        lines += len(set(found.places[:, 1].tolist()))
+else:
+    for hit in scanner.scan_file(log):
+        lines += 1
+        pairs += sum(weight for _, weight in hit.rules)
 print(lines, pairs)
 """
 

@@ -6,24 +6,28 @@ import contextlib
 import os
 import platform
 import tempfile
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
 from aiops.errors import CatalogError
-from aiops.scan.rules import RuleSet
+from aiops.scan.rules import Program
 
-Hit = tuple[int, int]
-"""(rule id, byte offset in the block just behind the end of the match)."""
+Ends = list[int]
+"""Byte offsets in the block just behind the end of each match."""
+Rules = list[int]
+"""Rule id of each match."""
 
 
 class Engine(Protocol):
-    """Finds every line of a block that a rule matches; a line may be reported more than once per rule."""
+    """Finds every line of a block that a rule's expressions match; a line may be reported more than once per rule."""
 
     name: str
 
-    def scan(self, block: bytes | memoryview) -> Iterable[Hit]:
-        """Hits in order of their end. Lines end with ``\\n``."""
+    def scan(self, block: bytes | memoryview) -> tuple[Ends, Rules]:
+        """Matches, two lists of equal length. Lines end with ``\\n``."""
+
+    def dump(self) -> bytes:
+        """The compiled rules for another process on this machine; empty if it has to compile them itself."""
 
 
 class HyperscanEngine:
@@ -31,43 +35,49 @@ class HyperscanEngine:
 
     name = "hyperscan"
 
-    def __init__(self, rules: RuleSet, cache_dir: Path | None) -> None:
+    def __init__(self, program: Program, cache_dir: Path | None = None, compiled: bytes = b"") -> None:
         import hyperscan
 
-        self._database = self._load(hyperscan, rules, cache_dir)
+        self._hyperscan = hyperscan
+        if compiled:
+            self._database = hyperscan.loadb(compiled, mode=hyperscan.HS_MODE_BLOCK)
+        else:
+            self._database = self._load(hyperscan, program, cache_dir)
         self._scratch = hyperscan.Scratch(self._database)
 
     @staticmethod
-    def _load(hyperscan: Any, rules: RuleSet, cache_dir: Path | None) -> Any:
+    def _load(hyperscan: Any, program: Program, cache_dir: Path | None) -> Any:
         path = None
         if cache_dir is not None:
-            key = f"{rules.fingerprint}-{hyperscan.__version__}-{_cpu_key()}"
+            key = f"{program.fingerprint}-{hyperscan.__version__}-{_cpu_key()}"
             path = cache_dir / f"rules-{key}.hsdb"
             with contextlib.suppress(OSError, hyperscan.error):
                 return hyperscan.loadb(path.read_bytes(), mode=hyperscan.HS_MODE_BLOCK)
-        database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
         try:
-            database.compile(
-                expressions=[rule.scan.encode() for rule in rules.rules],
-                ids=[rule.id for rule in rules.rules],
-                elements=len(rules.rules),
-                flags=hyperscan.HS_FLAG_MULTILINE,
-            )
+            database = _compiled(hyperscan, program.finds)
         except hyperscan.error as error:
-            raise CatalogError(f"the scanner refuses a rule: {_culprit(hyperscan, rules) or error}") from error
+            raise CatalogError(f"the scanner refuses a rule: {_culprit(hyperscan, program) or error}") from error
         if path is not None:
             _write_atomically(path, hyperscan.dumpb(database))
         return database
 
-    def scan(self, block: bytes | memoryview) -> Iterable[Hit]:
-        hits: list[Hit] = []
-        append = hits.append
+    def scan(self, block: bytes | memoryview) -> tuple[Ends, Rules]:
+        ends: Ends = []
+        rules: Rules = []
+        # two appends cost less than one of a tuple; the engine calls this for each match
+        add_end, add_rule = ends.append, rules.append
 
         def on_match(rule: int, _start: int, end: int, _flags: int, _context: object) -> None:
-            append((rule, end))
+            add_end(end)
+            add_rule(rule)
 
-        self._database.scan(block, match_event_handler=on_match, scratch=self._scratch)
-        return hits
+        buffer: Any = block  # any buffer will do, whatever its stub says
+        self._database.scan(buffer, match_event_handler=on_match, scratch=self._scratch)
+        return ends, rules
+
+    def dump(self) -> bytes:
+        data: bytes = self._hyperscan.dumpb(self._database)
+        return data
 
 
 class Re2Engine:
@@ -75,30 +85,37 @@ class Re2Engine:
 
     name = "re2"
 
-    def __init__(self, rules: RuleSet) -> None:
+    def __init__(self, program: Program) -> None:
         import re2
 
         options = re2.Options()
         options.encoding = re2.Options.Encoding.LATIN1
         options.max_mem = 256 << 20
         self._set = re2.Set.SearchSet(options)
-        for rule in rules.rules:
-            self._set.Add(rule.scan)
+        self._rules = [rule for _, rule in program.finds]
+        for expression, _ in program.finds:
+            self._set.Add(expression)
         self._set.Compile()
 
-    def scan(self, block: bytes | memoryview) -> Iterable[Hit]:
-        hits: list[Hit] = []
+    def scan(self, block: bytes | memoryview) -> tuple[Ends, Rules]:
+        ends: Ends = []
+        rules: Rules = []
         data = bytes(block)
         start = 0
         while start < len(data):
             stop = data.find(b"\n", start)
             stop = len(data) if stop < 0 else stop
-            hits += ((int(rule), stop) for rule in sorted(self._set.Match(data[start:stop]) or ()))
+            for found in self._set.Match(data[start:stop]) or ():
+                ends.append(stop)
+                rules.append(self._rules[found])
             start = stop + 1
-        return hits
+        return ends, rules
+
+    def dump(self) -> bytes:
+        return b""
 
 
-def make_engine(rules: RuleSet, cache_dir: Path | None = None, name: str = "auto") -> Engine:
+def make_engine(program: Program, cache_dir: Path | None = None, name: str = "auto", compiled: bytes = b"") -> Engine:
     """The fastest engine of this machine, or the named one.
 
     Raises:
@@ -107,11 +124,22 @@ def make_engine(rules: RuleSet, cache_dir: Path | None = None, name: str = "auto
     """
     if name in ("auto", "hyperscan"):
         try:
-            return HyperscanEngine(rules, cache_dir)
+            return HyperscanEngine(program, cache_dir, compiled)
         except ImportError:
             if name == "hyperscan":
                 raise
-    return Re2Engine(rules)
+    return Re2Engine(program)
+
+
+def _compiled(hyperscan: Any, finds: tuple[tuple[str, int], ...]) -> Any:
+    database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+    database.compile(
+        expressions=[expression.encode() for expression, _ in finds],
+        ids=[rule for _, rule in finds],
+        elements=len(finds),
+        flags=hyperscan.HS_FLAG_MULTILINE,
+    )
+    return database
 
 
 def _cpu_key() -> str:
@@ -135,12 +163,10 @@ def _write_atomically(path: Path, data: bytes) -> None:
         os.replace(name, path)
 
 
-def _culprit(hyperscan: Any, rules: RuleSet) -> str:
-    for rule in rules.rules:
+def _culprit(hyperscan: Any, program: Program) -> str:
+    for expression, rule in program.finds:
         try:
-            hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK).compile(
-                expressions=[rule.scan.encode()], ids=[0], elements=1, flags=hyperscan.HS_FLAG_MULTILINE
-            )
+            _compiled(hyperscan, ((expression, rule),))
         except hyperscan.error as error:
-            return f"{rule.signal.file}: signal {rule.signal.id!r}: {rule.signal.match[rule.pattern]!r}: {error}"
+            return f"{program.names[rule]}: {error}"
     return ""

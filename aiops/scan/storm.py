@@ -2,95 +2,96 @@
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
 
 _NOVEL = 2_000
 """Different texts of a rule that are kept although the rule is being thinned out."""
 _ORDINARY = 256
 """Hits kept one by one for a rule that hits ordinary lines, such as progress lines."""
-Place = tuple[int, int, int, int]
-"""(offset of the line, line number, end of the hit, end of the line as far as known), offsets in the file."""
+_LEAST = 32
+_TEXT = 48
+"""Bytes before the end of a hit that make its text."""
+_MIX = np.random.Generator(np.random.PCG64(1)).integers(1, 1 << 63, _TEXT, dtype=np.uint64) | np.uint64(1)
 
 
 class StormGuard:
-    """Decides which hits of a rule are handed out.
+    """Decides which hits of a rule are handed out in one range of a file.
 
-    The first ``keep`` hits of a rule pass. After that every second one, then every fourth, and so on, so that a
-    long run keeps its shape; a text not seen before passes as well, so that one odd line in a storm is not lost.
-    Every hit handed out stands for itself and the ones held back before it, so counts add up; the last one is never lost.
+    The first ``keep`` hits of a rule pass. Of the next ``keep`` every second one passes, of the ``2 * keep`` behind
+    them every fourth, and so on, so that a long run keeps its shape; a text not seen before passes as well, so that one
+    odd line in a storm is not lost. Every hit handed out stands for itself and the ones held back before it, so counts
+    add up; the last one is never lost. All this depends on the hits alone, never on blocks or processes.
     """
 
-    def __init__(self, keep: int | None, ordinary: frozenset[int]) -> None:
-        """``ordinary`` are rules whose text differs on every line anyway (numbers), so that novelty says nothing."""
-        self._keep = keep
-        self._ordinary = ordinary
-        self._passed: dict[int, int] = {}
-        self._held: dict[int, int] = {}
-        self._texts: dict[int, set[bytes]] = {}
-        self._last: dict[int, Place] = {}
-        self._tail: dict[int, tuple[int, int, int]] = {}
+    def __init__(self, size: int, keep: int, ordinary: frozenset[int], ranges: int = 1) -> None:
+        """``size`` rules; ``ordinary`` are rules whose text differs on every line anyway (numbers), so that novelty says
+        nothing; ``keep`` is shared by the ``ranges`` of a file."""
+        self._limit = np.full(size, max(min(keep, _LEAST), keep // ranges), dtype=np.int64)
+        self._ordinary = np.zeros(size, dtype=bool)
+        self._ordinary[list(ordinary)] = True
+        few = max(_LEAST, _ORDINARY // ranges)
+        self._limit[self._ordinary] = np.minimum(self._limit[self._ordinary], few)
+        self._novel = max(_LEAST, _NOVEL // ranges)
+        self._seen = np.zeros(size, dtype=np.int64)
+        self._stood = np.zeros(size, dtype=np.int64)
+        self._places = np.zeros((size, 4), dtype=np.int64)
+        self._texts: dict[int, set[int]] = {}
 
-    def skip(self, rule: int, base: int, line: int, end: int) -> bool:
-        """True if a hit of an ordinary rule is held back; decided before anybody looks for its line.
+    def weigh(self, rules: Ints, places: Ints, block: NDArray[np.uint8], base: int) -> Ints:
+        """For each hit the number of lines that it stands for, 0 if it is held back.
 
-        ``base`` and ``line`` belong to the block, ``end`` counts from ``base``.
+        ``places`` has a row for each hit: offset of the line, line number, end of the hit, end of the line as far as
+        known, offsets in the file; hits stand in the order of their lines. ``block`` are the bytes from ``base`` on.
         """
-        if self._keep is None:
-            return False
-        keep = min(self._keep, _ORDINARY)
-        passed = self._passed.get(rule, 0)
-        if passed < keep:
-            return False
-        held = self._held.get(rule, 0) + 1
-        if held >= 2 << min(40, (passed - keep) * 2 // keep):
-            return False
-        self._held[rule] = held
-        self._tail[rule] = (base, line, end)
-        return True
+        counts = np.bincount(rules, minlength=len(self._seen))
+        total = self._seen + counts
+        if not (total > self._limit)[rules].any():
+            self._seen = total
+            self._stood += counts
+            return np.ones(len(rules), dtype=np.int64)
+        order = np.argsort(rules, kind="stable")
+        rule = rules[order]
+        first = np.flatnonzero(np.r_[True, rule[1:] != rule[:-1]])
+        number = np.arange(len(rule)) - np.repeat(first, np.diff(np.r_[first, len(rule)])) + self._seen[rule]
+        limit = self._limit[rule]
+        over = np.maximum(number - limit, 0)
+        step = np.left_shift(2, np.minimum(40, np.log2(over // limit + 1).astype(np.int64)))
+        passes = (number < limit) | ((over + 1) % step == 0)
+        odd = np.flatnonzero(~passes & ~self._ordinary[rule])
+        if len(odd):
+            passes[odd] = self._new(rule[odd], places[order[odd], 2] - base, block)
+        chosen = np.flatnonzero(passes)
+        weights = np.zeros(len(rules), dtype=np.int64)
+        if len(chosen):
+            upto = number[chosen] + 1
+            owner = rule[chosen]
+            same = np.r_[False, owner[1:] == owner[:-1]]
+            weights[order[chosen]] = upto - np.where(same, np.r_[0, upto[:-1]], self._stood[owner])
+            self._stood[owner] = upto  # of a rule's several values the last one stays
+        self._seen = total
+        self._places[rule] = places[order]
+        return weights
 
-    def weigh(self, rule: int, block: bytes, end: int, place: Place) -> int:
-        """Lines that this hit stands for, or 0 if it is held back."""
-        if self._keep is None:
-            return 1
-        passed = self._passed.get(rule, 0)
-        ordinary = rule in self._ordinary
-        keep = min(self._keep, _ORDINARY) if ordinary else self._keep
-        if passed < keep:
-            self._passed[rule] = passed + 1
-            if not ordinary:
-                self._texts.setdefault(rule, set()).add(block[max(0, end - 48) : end])
-            return 1
-        held = self._held.get(rule, 0) + 1
-        if held >= 2 << min(40, (passed - keep) * 2 // keep) or (
-            not ordinary and self._is_new(rule, block[max(0, end - 48) : end])
-        ):
-            self._passed[rule] = passed + 1
-            self._held[rule] = 0
-            return held
-        self._held[rule] = held
-        self._last[rule] = place
-        return 0
+    def _new(self, rules: Ints, ends: Ints, block: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """True for hits whose text their rule has not had while it was thinned out."""
+        at = np.maximum(ends[:, None] - np.arange(_TEXT, 0, -1), 0)
+        keys = (block[at].astype(np.uint64) * _MIX).sum(axis=1, dtype=np.uint64) ^ rules.astype(np.uint64)
+        found = np.zeros(len(rules), dtype=bool)
+        _, firsts = np.unique(keys, return_index=True)
+        for i, rule, key in zip(firsts.tolist(), rules[firsts].tolist(), keys[firsts].tolist(), strict=True):
+            texts = self._texts.setdefault(rule, set())
+            if key not in texts and len(texts) < self._novel:
+                texts.add(key)
+                found[i] = True
+        return found
 
-    def _is_new(self, rule: int, text: bytes) -> bool:
-        texts = self._texts[rule]
-        if text in texts or len(texts) >= _NOVEL:
-            return False
-        texts.add(text)
-        return True
-
-    def rest(self, data: bytes | mmap.mmap) -> Iterator[tuple[int, int, Place]]:
-        """At the end of a file: (rule, lines it stands for, place) of the last hit of each rule that still holds some back."""
-        for rule, (base, line, end) in self._tail.items():
-            begin = data.rfind(b"\n", base, base + end - 1) + 1 or base
-            stop = data.find(b"\n", base + end)
-            self._last[rule] = (
-                begin,
-                line + data[base:begin].count(b"\n"),
-                base + end,
-                len(data) if stop < 0 else stop,
-            )
-        for rule in sorted(self._last):
-            held = self._held.get(rule, 0)
-            if held:
-                yield rule, held, self._last[rule]
+    def rest(self) -> Iterator[tuple[int, int, tuple[int, int, int, int]]]:
+        """At the end: (rule, lines it stands for, place) of the last hit of each rule that still holds some back."""
+        for rule in np.flatnonzero(self._seen > self._stood).tolist():
+            offset, line, end, stop = self._places[rule].tolist()
+            yield rule, int(self._seen[rule] - self._stood[rule]), (offset, line, end, stop)
