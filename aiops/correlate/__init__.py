@@ -6,7 +6,7 @@ import math
 
 from aiops.catalog.model import Catalog, Confidence
 from aiops.correlate.hypotheses import build_hypotheses
-from aiops.correlate.model import Hypothesis, IncidentDraft, JobScope, Suspect
+from aiops.correlate.model import Hypothesis, IncidentDraft, JobScope, Suspect, Term
 from aiops.correlate.scope import find_scope, in_scope
 from aiops.model.case import Case
 from aiops.model.event import NO_TIME, Severity
@@ -34,6 +34,8 @@ def correlate(case: Case, findings: list[Finding], catalog: Catalog) -> list[Inc
         failed = False
     elif not failed:
         hypotheses = [h for h in hypotheses if h.score >= ENOUGH and h.failure.id not in UNDECIDED]
+    if not hypotheses and failed:
+        hypotheses = _nobody_knows(findings, scope, catalog)
     if not hypotheses:
         return []
     _set_confidence(hypotheses, catalog.confidence)
@@ -50,6 +52,20 @@ def correlate(case: Case, findings: list[Finding], catalog: Catalog) -> list[Inc
         job_failed=failed or best.failure.explains_death,
     )
     return [first, *_others(hypotheses, [best, *twins], in_job, scope)]
+
+
+def _nobody_knows(findings: list[Finding], scope: JobScope, catalog: Catalog) -> list[Hypothesis]:
+    """The job failed and no sign of a cause is there: say so, with what shows the failure."""
+    failure = catalog.failures.get("unk.none")
+    shown = [f for f in findings if in_scope(f, scope) and _shows_failure(f)]
+    if failure is None or not shown:
+        return []
+    shown.sort(
+        key=lambda f: (f.sign not in ("py.exception", "job.died", "sched.job_failed"), f.first == NO_TIME, f.first)
+    )
+    hypothesis = Hypothesis(failure, Suspect("unknown", job=scope.job), shown[:3], explained=shown[3:])
+    hypothesis.terms.append(Term("sign", 1.0, f"the job failed and nothing says why: {shown[0].text}", (shown[0].id,)))
+    return [hypothesis]
 
 
 def _twins(best: Hypothesis, hypotheses: list[Hypothesis]) -> list[Hypothesis]:
@@ -96,11 +112,16 @@ def _job_succeeded(case: Case, findings: list[Finding], scope: JobScope) -> bool
 
 
 def _job_failed(findings: list[Finding], scope: JobScope) -> bool:
-    return any(
-        f.sign in ("job.died", "sched.job_failed") or (f.role == Role.ECHO and f.severity >= Severity.ERROR)
-        for f in findings
-        if in_scope(f, scope)
-    )
+    return any(_shows_failure(f) for f in findings if in_scope(f, scope))
+
+
+def _shows_failure(finding: Finding) -> bool:
+    """The job died, somebody heard of it, or a process ended in an exception that nobody survived."""
+    if finding.sign in ("job.died", "sched.job_failed"):
+        return True
+    if finding.sign in ("py.exception", "data.exception"):
+        return not finding.fields.get("survived")
+    return finding.role == Role.ECHO and finding.severity >= Severity.ERROR
 
 
 def confidence_features(hypotheses: list[Hypothesis]) -> tuple[float, float]:

@@ -66,12 +66,18 @@ def _choose(case: Case, nodes: set[str], pods: set[str]) -> Job | None:
     jobs = case.jobs
     if not jobs:
         return None
-    if len(jobs) == 1:
-        return jobs[0]
     logged = _logged_job(case)
     for job in jobs:
         if logged and job.id == logged:
             return job
+    # a job that runs untroubled is not the one that failed; acting on it would do the harm
+    if len(jobs) == 1 and (not nodes or nodes & set(jobs[0].nodes)):
+        return jobs[0]
+    jobs = [job for job in jobs if not _runs_on(job)]
+    if logged or not jobs:
+        return None
+    if len(jobs) == 1:
+        return jobs[0]
 
     def weight(job: Job) -> tuple[int, int, int, int, str]:
         shared = len(nodes & set(job.nodes))
@@ -82,13 +88,23 @@ def _choose(case: Case, nodes: set[str], pods: set[str]) -> Job | None:
     return max(jobs, key=weight)
 
 
+def _runs_on(job: Job) -> bool:
+    incarnations = job.fields.get("incarnations")
+    again = bool(job.fields.get("restarts")) or (isinstance(incarnations, (list, tuple)) and len(incarnations) > 1)
+    return (job.state or "").upper().startswith("RUNNING") and not again
+
+
+_OUTPUT_OF = re.compile(r"(?:^|[/!_.-])(?:slurm|job)[-_](\d{2,12})(?=[._-]|$)")
+
+
 def _logged_job(case: Case) -> str | None:
-    """The job id that the job's own output names."""
+    """The job id that the job's own output names, or failing that the name that Slurm gave to the output file."""
     kinds = {source.index: source.kind for source in case.sources}
     for event in case.events:
         if event.signal == "slurm.step_cancelled" and kinds.get(event.source) == "training":
             return str(event.fields["job"])
-    return None
+    named = {m[1] for s in case.sources if s.kind == "training" and (m := _OUTPUT_OF.search(s.name))}
+    return next(iter(named)) if len(named) == 1 else None
 
 
 def _scheduler(case: Case) -> str | None:

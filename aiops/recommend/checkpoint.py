@@ -118,5 +118,6 @@ def _lost(incident: IncidentDraft, choice: Choice) -> None:
     last = progress.fields.get("last_step")
     if isinstance(last, int) and point.step is not None and last >= point.step:
         choice.lost_steps = last - point.step
-    if progress.last != NO_TIME and point.saved_at != NO_TIME and progress.last >= point.saved_at:
-        choice.age_s = (progress.last - point.saved_at) / NS
+    failed = max(incident.best.began, progress.last)
+    if failed != NO_TIME and point.saved_at != NO_TIME and failed >= point.saved_at:
+        choice.age_s = (failed - point.saved_at) / NS

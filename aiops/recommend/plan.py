@@ -9,11 +9,16 @@ from aiops.catalog.model import Catalog, Step
 from aiops.config import Settings
 from aiops.correlate.model import IncidentDraft, Suspect
 from aiops.model.case import Case
+from aiops.model.finding import Role
 from aiops.model.report import DISRUPTIVE, ActionName
 from aiops.recommend.checkpoint import Choice, choose_checkpoint
 from aiops.recommend.render import kubernetes, names, slurm
+from aiops.recommend.state import JobNow, already_out, job_now
 from aiops.recommend.target import Target
 
+_RESTART = frozenset(
+    {"requeue", "requeue_excluding_node", "hold_job", "restore_checkpoint", "restore_earlier_checkpoint"}
+)
 _RENDER = {"slurm": slurm.commands, "kubernetes": kubernetes.commands}
 _ABOUT_JOB = frozenset(
     {
@@ -69,20 +74,42 @@ def recommend(case: Case, incident: IncidentDraft, catalog: Catalog, settings: S
     suspect = best.suspect
     nodes = _nodes_to_leave(incident)
     verdict, why = _requeue(incident, nodes)
-    playbook = catalog.playbooks[best.failure.playbook]
+    now = job_now(case, incident)
+    if now.running and not set(now.nodes) & set(nodes):
+        verdict, why = "not_needed", f"The job already runs again{f' on {_listing(now.nodes)}' if now.nodes else ''}."
+    elif now.queued and verdict == "same_nodes":
+        why = "The scheduler has already put the job back into the queue."
     facts = _facts(incident, choice, nodes)
     actions: list[PlannedAction] = []
-    for step in playbook.steps:
+    for step in _steps(catalog, incident, nodes):
+        if step.action in _RESTART and (now.running or (now.queued and step.action != "requeue_excluding_node")):
+            continue
         if not all(_holds(need, facts) for need in step.needs):
             continue
         if step.action == "requeue" and verdict != "same_nodes":
             continue
-        if ActionName(step.action) in DISRUPTIVE and verdict != "exclude_nodes" and best.failure.explains_death:
+        if (
+            ActionName(step.action) in DISRUPTIVE
+            and best.failure.requeue != "exclude_nodes"
+            and best.failure.explains_death
+        ):
             continue
         targets = nodes if ActionName(step.action) in DISRUPTIVE and nodes else [suspect.node]
-        actions += [_action(case, incident, step, node, nodes, choice, facts) for node in targets]
+        actions += [_action(case, incident, step, node, nodes, choice, facts, now) for node in targets]
     actions = _without_repeats(actions)
     return Plan(verdict, nodes if verdict == "exclude_nodes" else [], why, choice, actions)
+
+
+def _steps(catalog: Catalog, incident: IncidentDraft, nodes: list[str]) -> list[Step]:
+    """The playbook of the class, with the reset or reboot that the driver itself asks for (Xid 154) if it has none."""
+    steps = list(catalog.playbooks[incident.best.failure.playbook].steps)
+    wanted = next((str(f.fields["recovery"]) for f in incident.best.causes if f.fields.get("recovery")), "")
+    asked = "reboot_node" if "eboot" in wanted else "reset_gpu" if "eset" in wanted else ""
+    if asked and nodes and all(step.action not in (asked, "reboot_node") for step in steps):
+        why = f"The driver asks for it: {wanted} (Xid 154). Only after the node is drained."
+        at = next((i for i, step in enumerate(steps) if step.action == "investigate"), len(steps))
+        steps.insert(at, Step(asked, why, needs=("node",), risk="high", approval=True))
+    return steps
 
 
 def _without_repeats(actions: list[PlannedAction]) -> list[PlannedAction]:
@@ -133,7 +160,7 @@ def _facts(incident: IncidentDraft, choice: Choice, nodes: list[str]) -> dict[st
         "checkpoint": choice.checkpoint.name if choice.checkpoint else None,
         "earlier_checkpoint": earlier,
         "no_earlier_checkpoint": not earlier,
-        "name": suspect.name or head.name or "the storage named in the evidence",
+        "name": suspect.name or head.name or _nameless(incident),
         "pci": names.pci(suspect.pci) or (str(suspect.gpu) if suspect.gpu is not None else "<GPU index>"),
         "where": _where(incident),
         "fix": _fix(incident),
@@ -141,10 +168,18 @@ def _facts(incident: IncidentDraft, choice: Choice, nodes: list[str]) -> dict[st
     }
 
 
+def _nameless(incident: IncidentDraft) -> str:
+    return (
+        "the storage named in the evidence" if incident.best.failure.culprit == "storage" else "what the evidence names"
+    )
+
+
 def _where(incident: IncidentDraft) -> str:
     """The user's line, if a stack names it."""
+    suspect = incident.best.suspect
     for finding in [*incident.best.causes, *incident.best.explained]:
-        if finding.fields.get("file"):
+        own = suspect.rank is None or not finding.ranks or suspect.rank in finding.ranks
+        if finding.fields.get("file") and finding.role != Role.ECHO and own:
             return f"{finding.fields['file']}:{finding.fields['line']} in {finding.fields['function']}: {finding.fields['type']}"
     return incident.best.causes[0].text
 
@@ -181,6 +216,7 @@ def _action(
     nodes: list[str],
     choice: Choice,
     facts: dict[str, object],
+    now: JobNow,
 ) -> PlannedAction:
     scope, suspect = incident.scope, incident.best.suspect
     action = ActionName(step.action)
@@ -196,6 +232,7 @@ def _action(
         exclude=nodes,
         incident="inc1",
         code=incident.best.failure.id,
+        failed_object=now.failed_object,
     )
     if action in DISRUPTIVE:
         facts = {**facts, "node": node}
@@ -205,16 +242,18 @@ def _action(
         _fill(step.why, facts),
         risk=step.risk,
         approval=step.approval,
-        checks=[_fill(check, _checked(facts)) for check in step.check],
+        checks=[_on_node(_fill(check, _checked(facts)), names.host(node)) for check in step.check],
     )
     scheduler = _owner(case, scope.scheduler, node if action in DISRUPTIVE else None)
     if scheduler:
         planned.commands, planned.undo = _RENDER[scheduler](step.action, target)
         planned.scheduler = scheduler if planned.commands else None
-    elif action in DISRUPTIVE or step.action.startswith(("requeue", "hold")):
-        planned.blocked_by.append(
-            "the evidence does not show which scheduler owns the target, so no command is offered"
-        )
+    elif action in DISRUPTIVE:
+        planned.commands, planned.undo = _either(step.action, target)
+    out = already_out(incident, node) if node and action in (ActionName.CORDON_NODE, ActionName.DRAIN_NODE) else ""
+    if out:
+        planned.commands, planned.undo, planned.approval, planned.risk = [], [], False, "none"
+        planned.why = f"Already done: {out}. Keep it out until the fault is repaired."
     if action in DISRUPTIVE and node:
         on_node = [p for p in case.topology.ranks.values() if p.node == node]
         planned.gpus_hit = len(on_node) or None
@@ -222,6 +261,30 @@ def _action(
     if action in (ActionName.RESTORE_CHECKPOINT, ActionName.RESTORE_EARLIER_CHECKPOINT) and choice.checkpoint is None:
         planned.blocked_by.append("no checkpoint is named in the evidence")
     return planned
+
+
+def _either(action: str, target: Target) -> tuple[list[str], list[str]]:
+    """Both schedulers' commands, each saying for whom it is: the evidence does not show who owns the node."""
+    found: tuple[list[str], list[str]] = ([], [])
+    for word, render in (("Slurm owns the node", slurm.commands), ("Kubernetes does", kubernetes.commands)):
+        for kept, commands in zip(found, render(action, target), strict=True):
+            kept += [
+                f"{command}    # if {word}"
+                for command in commands
+                if command not in (c.split("    #")[0] for c in kept)
+            ]
+    return found
+
+
+def _on_node(command: str, node: str | None) -> str:
+    """A check says where it is to be run, and a disruptive one when."""
+    if "    #" in command or node is None:
+        return command
+    return f"{command}    # on {node}{', only when it is drained' if ' diag ' in command else ''}"
+
+
+def _listing(items: tuple[str, ...]) -> str:
+    return ", ".join(items[:4]) + (f" and {len(items) - 4} more" if len(items) > 4 else "")
 
 
 def _owner(case: Case, scheduler: str | None, node: str | None) -> str | None:

@@ -17,5 +17,7 @@ class Target:
     kind: str | None = None
     namespace: str | None = None
     exclude: list[str] = field(default_factory=list)
+    failed_object: bool = False
+    """The job's Kubernetes object has failed for good and can only be made anew."""
     incident: str = "inc"
     code: str = ""

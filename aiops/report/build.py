@@ -7,6 +7,7 @@ import re
 
 from aiops.config import Settings
 from aiops.correlate.model import Hypothesis, IncidentDraft, Suspect
+from aiops.detect.evidence import quote
 from aiops.ingest.prefix import ANSI
 from aiops.model import report as r
 from aiops.model.case import Case
@@ -15,7 +16,8 @@ from aiops.model.event import NO_TIME, Severity
 from aiops.model.finding import EvidenceRef, Finding, Role
 from aiops.recommend.plan import Plan, PlannedAction, describe_suspect
 from aiops.report.coverage import build_coverage
-from aiops.report.story import narrative, summary
+from aiops.report.impact import build_impact
+from aiops.report.story import narrative, summary, why_no_incident
 
 _CONTEXT_LINES = 3
 _MOST_TIMELINE = 40
@@ -35,6 +37,8 @@ def build_report(
     else:
         verdict = "inconclusive" if incidents[0].verdict == "inconclusive" else "incident"
     coverage = build_coverage(case, findings, incidents)
+    if verdict == "no_incident":
+        coverage.notes = [*why_no_incident(findings), *coverage.notes]
     report = r.Report(verdict=verdict, coverage=coverage, incidents=built)
     report.summary = summary(report, findings)
     return report
@@ -106,6 +110,7 @@ def _incident(case: Case, number: int, draft: IncidentDraft, plan: Plan, setting
     cause_ids = book.cite([ref for finding in best.causes[:4] for ref in finding.evidence])
     items = [_finding_item(finding, book) for finding in shown]
     timeline = _timeline(draft, shown, book)
+    saved_ids = _checkpoint_evidence(case, plan, book)
     failure = best.failure
     title = f"{failure.title}: {describe_suspect(best.suspect)}"
     incident = r.Incident(
@@ -119,8 +124,8 @@ def _incident(case: Case, number: int, draft: IncidentDraft, plan: Plan, setting
         hypotheses=[_hypothesis(h) for h in _distinct(draft.hypotheses)],
         requeue=r.Requeue(verdict=plan.requeue, exclude=plan.exclude, why=plan.requeue_why),
         checkpoint=_checkpoint(plan),
-        actions=[_action(a, cause_ids) for a in plan.actions],
-        impact=_impact(case, draft, plan, settings),
+        actions=[_action(a, saved_ids or cause_ids if a.action in _RESTORE else cause_ids) for a in plan.actions],
+        impact=build_impact(case, draft, plan, settings),
         timeline=timeline,
         findings=items,
         evidence=book.items,
@@ -225,12 +230,15 @@ def entity_of(finding: Finding) -> str:
 
 def _timeline(draft: IncidentDraft, shown: list[Finding], book: _EvidenceBook) -> list[r.TimelineEntry]:
     began = draft.best.began
+    # a cause whose time nobody wrote down stands before the first of its effects
+    first_effect = min((f.first for f in draft.best.explained if f.first != NO_TIME), default=NO_TIME)
     causes = {f.id for f in draft.best.causes}
     effects = {f.id for f in draft.best.explained}
     entries: list[tuple[int, r.TimelineEntry]] = []
     for finding in shown:
         if finding.first == NO_TIME and finding.id not in causes:
             continue
+        unknown = finding.first == NO_TIME
         when = finding.last if finding.sign in ("train.progress",) else finding.first
         if finding.inexact and began != NO_TIME and finding.id in causes | effects:
             when = max(when, began)  # its own time is not known, only that of a line above it
@@ -240,7 +248,7 @@ def _timeline(draft: IncidentDraft, shown: list[Finding], book: _EvidenceBook) -
         )
         entries.append(
             (
-                when,
+                first_effect if unknown else when,
                 r.TimelineEntry(
                     ts=iso(when),
                     entity=entity_of(finding),
@@ -250,8 +258,43 @@ def _timeline(draft: IncidentDraft, shown: list[Finding], book: _EvidenceBook) -
                 ),
             )
         )
-    entries.sort(key=lambda pair: (pair[0] == NO_TIME, pair[0]))
-    return [entry for _, entry in entries[:_MOST_TIMELINE]]
+    order = {"cause": 0, "context": 1, "effect": 2}
+    entries.sort(key=lambda pair: (pair[0] == NO_TIME, pair[0] // 1_000_000_000, order[pair[1].role], pair[0]))
+    entries = _folded(entries)
+    if len(entries) > _MOST_TIMELINE:
+        entries = [*entries[: _MOST_TIMELINE - 1], entries[-1]]
+    return [entry for _, entry in entries]
+
+
+_SAME = re.compile(r"^(?:rank \d+|a process(?: on \S+)?|Xid \d+) ")
+
+
+def _folded(entries: list[tuple[int, r.TimelineEntry]]) -> list[tuple[int, r.TimelineEntry]]:
+    """Many ranks that end alike within some seconds are one row; causes are never folded."""
+    kept: list[tuple[int, r.TimelineEntry]] = []
+    heads: dict[str, tuple[int, int]] = {}
+    for when, entry in entries:
+        pattern = _SAME.sub("", re.sub(r"\d+|\(.*?\)", "#", entry.text)) if entry.role == "effect" else ""
+        if pattern and pattern in heads and _SAME.match(entry.text):
+            place, count = heads[pattern]
+            first = kept[place][1]
+            more = re.sub(r" \(and \d+ more like it\)$", "", first.text)
+            kept[place] = (kept[place][0], first.model_copy(update={"text": f"{more} (and {count} more like it)"}))
+            heads[pattern] = (place, count + 1)
+            continue
+        if pattern and _SAME.match(entry.text):
+            heads[pattern] = (len(kept), 1)
+        kept.append((when, entry))
+    return kept
+
+
+_RESTORE = (r.ActionName.RESTORE_CHECKPOINT, r.ActionName.RESTORE_EARLIER_CHECKPOINT)
+
+
+def _checkpoint_evidence(case: Case, plan: Plan, book: _EvidenceBook) -> list[str]:
+    """The line that reports the checkpoint to restore as saved."""
+    point = plan.checkpoint.checkpoint
+    return book.cite([quote(case, case.events[point.event])]) if point is not None and point.event is not None else []
 
 
 def _checkpoint(plan: Plan) -> r.CheckpointChoice:
@@ -286,23 +329,4 @@ def _action(action: PlannedAction, evidence: list[str]) -> r.Action:
             gpus=action.gpus_hit,
             jobs=action.jobs_hit,
         ),
-    )
-
-
-def _impact(case: Case, draft: IncidentDraft, plan: Plan, settings: Settings) -> r.Impact:
-    """GPU-hours lost = GPUs × (work since the checkpoint + time until the end was noticed), FORMULAS 5.4 without the unknowns."""
-    gpus = draft.scope.gpus or case.topology.world_size
-    started = draft.best.began
-    ended = max((f.last for f in draft.findings if f.role == Role.ECHO and f.last != NO_TIME), default=NO_TIME)
-    detected = min((f.first for f in draft.findings if f.role == Role.ECHO and f.first != NO_TIME), default=NO_TIME)
-    lost = None
-    stalled = (ended - started) / 1e9 if ended != NO_TIME and started != NO_TIME and ended >= started else None
-    rollback = plan.checkpoint.age_s
-    if gpus and (stalled is not None or rollback is not None):
-        lost = round(gpus * ((stalled or 0.0) + (rollback or 0.0)) / 3600.0, 2)
-    cost = (
-        round(lost * settings.gpu_hour_price, 2) if lost is not None and settings.gpu_hour_price is not None else None
-    )
-    return r.Impact(
-        gpus=gpus, gpu_hours_lost=lost, cost=cost, started=iso(started), detected=iso(detected), ended=iso(ended)
     )

@@ -58,8 +58,7 @@ def _missing(case: Case, incidents: list[IncidentDraft]) -> list[str]:
     nodes = {place.node for place in case.topology.ranks.values() if place.node}
     if not kinds.get("kernel"):
         missing.append("no kernel or system log of any node: hardware faults would not be seen")
-    elif nodes - case.coverage.nodes_with_kernel_log:
-        without = sorted(nodes - case.coverage.nodes_with_kernel_log)
+    elif without := sorted(nodes - case.coverage.nodes_with_kernel_log - _kernel_nodes(case)):
         missing.append(f"no kernel log of {', '.join(without[:8])}{' …' if len(without) > 8 else ''}")
     if not kinds.get("training"):
         missing.append("no output of the job itself")
@@ -70,6 +69,12 @@ def _missing(case: Case, incidents: list[IncidentDraft]) -> list[str]:
     if not (kinds.get("slurm") or kinds.get("kubernetes") or kinds.get("scheduler")):
         missing.append("nothing from the scheduler")
     return missing
+
+
+def _kernel_nodes(case: Case) -> set[str]:
+    """Nodes whose lines stand in a kernel log, also in one that several nodes share."""
+    kernel = {source.index for source in case.sources if source.kind == "kernel"}
+    return {event.node for event in case.events if event.node and event.source in kernel}
 
 
 def _curves(case: Case, incidents: list[IncidentDraft]) -> list[dict[str, object]]:

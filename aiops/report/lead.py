@@ -79,13 +79,11 @@ def _decide(wanted: list[str], missing: list[str]) -> str:
 
 
 def _first_action(incident: Incident) -> Action | None:
-    """The first one that may be done now, better one that the requeue verdict does not already say."""
+    """The first one of the list that is not blocked; a restore is said by the requeue that follows it."""
     free = [a for a in incident.actions if not a.blocked_by and a.action is not ActionName.NONE]
-    for kind in (_SAID_BY_REQUEUE | _SAID_BY_CHECKPOINT, _SAID_BY_CHECKPOINT):
-        for action in free:
-            if action.action not in kind:
-                return action
-    return None
+    if free and free[0].action in _SAID_BY_CHECKPOINT and len(free) > 1 and free[1].action in _SAID_BY_REQUEUE:
+        return free[1]
+    return free[0] if free else None
 
 
 def _requeue(report: Report, incident: Incident) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiops.correlate.model import IncidentDraft
 from aiops.model import report as r
-from aiops.model.event import NO_TIME
+from aiops.model.event import NO_TIME, Severity
 from aiops.model.finding import Finding, Role
 from aiops.recommend.plan import describe_suspect
 
@@ -16,16 +16,42 @@ _REQUEUE = {
 }
 
 
+_TELLING = (
+    "train.slow",
+    "collective.timeout",
+    "num.nonfinite",
+    "sched.node_fail",
+    "slurm.node_down",
+    "job.died",
+    "sched.job_failed",
+)
+"""What tells a person most about what followed, before teardown messages."""
+
+
 def summary(report: r.Report, findings: list[Finding]) -> str:
     """One line for people who read nothing else."""
     if report.verdict == "no_incident":
-        if any(f.sign in ("job.succeeded", "sched.job_completed") for f in findings):
+        if any(f.sign in ("sched.job_completed", "job.succeeded") for f in findings):
             return "No incident: the job reached its end; nothing has to be done."
         return "No incident: nothing in the evidence harmed the job."
     incident = report.incidents[0]
     if report.verdict == "inconclusive":
         return f"Inconclusive: {incident.title}"
     return f"{incident.title} (confidence {incident.confidence:.2f})"
+
+
+def why_no_incident(findings: list[Finding]) -> list[str]:
+    """What proves the good end, and which alarming lines were seen and why they do not count."""
+    ended = next((f for f in findings if f.sign in ("sched.job_completed", "job.succeeded")), None)
+    notes = []
+    if ended is not None and ended.evidence:
+        ref = ended.evidence[0]
+        notes.append(f"the end: {ref.text.strip()[:160]} ({ref.source}, line {ref.line})")
+    loud = [f.text for f in findings if f.role == Role.ROOT or (f.role == Role.ECHO and f.severity >= Severity.WARNING)]
+    if loud:
+        reason = "the job ended well all the same" if ended is not None else "nothing shows that they harmed the job"
+        notes.append(f"seen and not counted, since {reason}: {'; '.join(dict.fromkeys(loud[:4]))}")
+    return notes
 
 
 def narrative(incident: r.Incident, draft: IncidentDraft) -> str:
@@ -40,15 +66,19 @@ def narrative(incident: r.Incident, draft: IncidentDraft) -> str:
         sentences.append(
             "The same is shown by: " + "; ".join(f"{f.text}{_marks(cited.get(f.id, []))}" for f in further) + "."
         )
-    echoes = [f for f in best.explained if f.role == Role.ECHO and f.first != NO_TIME]
-    if echoes:
-        first = min(echoes, key=lambda f: f.first)
+    followers = [f for f in best.explained if f.first != NO_TIME and not f.inexact and f.first >= best.began]
+    if followers:
+        first = min(followers, key=lambda f: (_TELLING.index(f.sign) if f.sign in _TELLING else len(_TELLING), f.first))
         delay = ""
         if best.began != NO_TIME and first.first >= best.began:
             seconds = (first.first - best.began) / 1e9
             delay = f" {_duration(seconds)} later" if seconds >= 1 else ""
         sentences.append(f"What followed{delay}: {first.text}{_marks(cited.get(first.id, []))}.")
-    others = [f for f in draft.findings if f.role == Role.ROOT and f not in best.causes and f not in best.explained]
+    others = [
+        f
+        for f in draft.findings
+        if f.role == Role.ROOT and f.severity >= Severity.ERROR and f not in best.causes and f not in best.explained
+    ]
     if others:
         sentences.append(f"Not explained by this: {others[0].text}{_marks(cited.get(others[0].id, []))}.")
     if incident.culprit.kind != "unknown":

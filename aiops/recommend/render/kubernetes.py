@@ -59,6 +59,12 @@ def _restart(action: str, target: Target) -> tuple[list[str], list[str]]:
     else:
         stop = f"kubectl -n {space} patch {resource} {name} --type merge -p '{_SUSPEND[kind] % 'true'}'"
         start = f"kubectl -n {space} patch {resource} {name} --type merge -p '{_SUSPEND[kind] % 'false'}'"
+    if target.failed_object and kind != "Workload":
+        if action == "hold_job":
+            return [], []
+        return [
+            f"kubectl -n {space} delete {resource} {name}    # it has failed for good: apply its manifest again afterwards"
+        ], []
     if action == "hold_job":
         return [stop], [start]
     excluded = [n for n in (names.kube_name(names.host(node)) for node in target.exclude) if n]
