@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from aiops.errors import InputError
+
+ENGINES = ("auto", "hyperscan", "re2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +51,34 @@ class Settings:
         """Read ``AIOPS_CATALOG`` (path list), ``AIOPS_CACHE_DIR``, ``AIOPS_ENGINE`` and ``AIOPS_GPU_HOUR_PRICE``.
 
         Raises:
-            ValueError: the price is not a number.
+            InputError: the price is not a number of 0 or more, or no engine has this name.
         """
         extra = tuple(Path(p) for p in os.environ.get("AIOPS_CATALOG", "").split(os.pathsep) if p)
         price = os.environ.get("AIOPS_GPU_HOUR_PRICE")
+        engine = os.environ.get("AIOPS_ENGINE") or "auto"
+        if engine not in ENGINES:
+            raise InputError(f"AIOPS_ENGINE: {engine!r} is none of {', '.join(ENGINES)}")
         return cls(
             catalog_dirs=extra,
             cache_dir=default_cache_dir(),
-            gpu_hour_price=float(price) if price else None,
-            engine=os.environ.get("AIOPS_ENGINE", "auto"),
+            gpu_hour_price=parse_price(price, "AIOPS_GPU_HOUR_PRICE") if price else None,
+            engine=engine,
         )
+
+
+def parse_price(text: str, where: str) -> float:
+    """A price of 0 or more.
+
+    Raises:
+        InputError: it is none; the message begins with ``where``.
+    """
+    try:
+        price = float(text)
+    except ValueError:
+        price = math.nan
+    if not 0 <= price < math.inf:
+        raise InputError(f"{where}: {text!r} is no price")
+    return price
 
 
 def default_cache_dir() -> Path:

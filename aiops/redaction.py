@@ -377,6 +377,7 @@ def redact(text: str, *, redactor: Redactor | None = None) -> str:
 def redact_report(report: Report, *, redactor: Redactor | None = None) -> tuple[Report, int]:
     """A copy of the report without secrets, and how many were replaced.
 
+    It can always be encoded: bytes of a file name that are no UTF-8 become visible escapes (``\\xff``).
     Quoted lines are taken together with the lines around them, since a key block spans lines.
     """
     from aiops.model.report import Report
@@ -388,14 +389,22 @@ def redact_report(report: Report, *, redactor: Redactor | None = None) -> tuple[
 
 def _walk(value: object, redactor: Redactor) -> object:
     if isinstance(value, str):
-        return redactor.text(value)
+        return redactor.text(_encodable(value))
     if isinstance(value, list):
         return [_walk(item, redactor) for item in value]
     if isinstance(value, dict):
         if {"before", "text", "after"} <= value.keys():
             value = {**value, **_quotation(value["before"], value["text"], value["after"], redactor)}
-        return {key: _walk(item, redactor) for key, item in value.items()}
+        return {_encodable(key): _walk(item, redactor) for key, item in value.items()}
     return value
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def _encodable(text: str) -> str:
+    """Lone surrogates stand for bytes of a name (``os.fsdecode``) or come from JSON; no encoder takes them."""
+    return _SURROGATE.sub(lambda m: f"\\x{ord(m[0]) - 0xDC00:02x}" if m[0] >= "\udc80" else f"\\u{ord(m[0]):04x}", text)
 
 
 def _quotation(before: list[str], text: str, after: list[str], redactor: Redactor) -> dict[str, object]:

@@ -32,6 +32,9 @@ def analyze(
     ] = False,
     llm_model: Annotated[str | None, typer.Option("--llm-model", help="Model for --llm.")] = None,
     llm_url: Annotated[str | None, typer.Option("--llm-url", help="OpenAI-compatible endpoint for --llm.")] = None,
+    explain_ingest: Annotated[
+        bool, typer.Option("--explain-ingest", help="Say how each file was read, and give no verdict.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")] = False,
 ) -> None:
     """Name the cause of a failed job, prove it, and say what to do.
@@ -39,7 +42,7 @@ def analyze(
     Exit code: 0 no incident, 10 incident, 11 inconclusive, 2 bad input, 3 a source failed.
     """
     from aiops.cli import show
-    from aiops.config import Settings
+    from aiops.config import Settings, parse_price
     from aiops.pipeline import analyze_paths
     from aiops.report import renderer
 
@@ -48,8 +51,19 @@ def analyze(
     settings = replace(
         settings,
         catalog_dirs=(*settings.catalog_dirs, *(catalog or ())),
-        gpu_hour_price=price if price is not None else settings.gpu_hour_price,
+        gpu_hour_price=settings.gpu_hour_price if price is None else parse_price(str(price), "--gpu-hour-price"),
     )
+    if explain_ingest:
+        from aiops.ingest import open_case
+        from aiops.ingest.explain import explain
+
+        with show.progress(quiet=quiet) as progress, open_case(paths, settings, progress) as case:
+            text = explain(case)
+        if out:
+            _write(out, text)
+        else:
+            show.write(text)
+        raise typer.Exit(0)
     with show.progress(quiet=quiet) as progress:
         report = analyze_paths(paths, settings, progress)
     if llm or llm_model:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from typing import Annotated
 
@@ -51,7 +52,10 @@ app.command("schema")(surfaces.schema)
 
 
 def main() -> None:
-    """Run the command line; never shows a traceback for an error of the input or of a source."""
+    """Run the command line; never shows a traceback for an error of the input, of a source or of the system."""
+    _open_standard_streams()
+    # the default would end the process on the spot and leave unpacked evidence behind
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     try:
         app()
     except AiopsError as error:
@@ -59,13 +63,32 @@ def main() -> None:
         raise SystemExit(error.exit_code) from None
     except BrokenPipeError:
         # the reader of our output went away (``aiops scan … | head``); keep the interpreter from complaining at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         raise SystemExit(0) from None
+    except OSError as error:
+        # a full disk, a closed output, a directory that vanished: the system's words say it, a traceback does not
+        where = f"{error.filename}: " if isinstance(error.filename, str) else ""
+        sys.stderr.write(f"aiops: {_one_line(f'{where}{error.strerror or error}')}\n")
+        _discard_output()
+        raise SystemExit(2) from None
     except KeyboardInterrupt:
         sys.stderr.write("aiops: interrupted\n")
         raise SystemExit(130) from None
 
 
-def _one_line(error: AiopsError) -> str:
+def _open_standard_streams() -> None:
+    """Python has ``None`` for a stream that is closed (``>&-``); then nobody wants what is written there."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for the whole process
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+
+
+def _discard_output() -> None:
+    """Nothing more can be written: the interpreter must not try again, and complain, when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def _one_line(error: Exception | str) -> str:
     """Names in messages come from the input: no control characters reach the terminal."""
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in str(error))

@@ -157,26 +157,29 @@ def _analyse(
 def _row(bundle: Bundle, out: Path, outcome: Outcome | None, seconds: float | None) -> Row:
     if outcome is not None and outcome.error is not None:
         return Row(bundle=bundle.name, error=outcome.error, seconds=round(outcome.seconds, 3))
-    report = _load(out / "reports" / f"{bundle.id}.json")
-    if report is None:
-        return Row(bundle=bundle.name, error="its report was removed or damaged while the run went on")
-    return row_of(bundle.name, report, path=f"reports/{bundle.id}.json", seconds=seconds)
+    row = _load(bundle, out / "reports", seconds)
+    return row or Row(bundle=bundle.name, error="its report was removed or damaged while the run went on")
 
 
 def _finished(bundles: Sequence[Bundle], reports: Path) -> dict[str, None]:
-    return {b.id: None for b in bundles if _load(reports / f"{b.id}.json") is not None}
+    return {b.id: None for b in bundles if _load(b, reports) is not None}
 
 
-def _load(path: Path) -> dict[str, Any] | None:
-    """A report, or ``None`` if it is not there or is damaged (a full disk, a hand edit)."""
+_DAMAGED = (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError)
+"""What a report can raise that an edit or a full disk has broken at any place."""
+
+
+def _load(bundle: Bundle, reports: Path, seconds: float | None = None) -> Row | None:
+    """Row of a finished bundle, or ``None`` if its report is not there or is damaged (a full disk, a hand edit)."""
     import orjson
 
     try:
-        report = orjson.loads(path.read_bytes())
-    except (OSError, orjson.JSONDecodeError):
+        report = orjson.loads((reports / f"{bundle.id}.json").read_bytes())
+        if report["schema"] != "aiops.report/v1":
+            return None
+        return row_of(bundle.name, report, path=f"reports/{bundle.id}.json", seconds=seconds)
+    except _DAMAGED:
         return None
-    good = isinstance(report, dict) and report.get("schema") == "aiops.report/v1" and "verdict" in report
-    return report if good else None
 
 
 def _seconds(journal: Path) -> dict[str, float]:
