@@ -28,6 +28,7 @@ from aiops.model.case import Case, Problem, Source
 from aiops.model.entity import is_host_name
 from aiops.progress import Progress, silent
 from aiops.scan import Scanner, make_scanner
+from aiops.scan.pool import scan_files
 
 _SAMPLE = 1 << 16
 _DOCUMENTS = (
@@ -197,13 +198,15 @@ def _scan_logs(case: Case, scanner: Scanner, progress: Progress) -> Pending:
     extractor = Extractor(case, scanner.rules)
     total = sum(source.size for source in case.sources if source.kind in SCANNED)
     done = 0
-    for source in case.sources:
-        if source.kind not in SCANNED:
-            continue
+    scanned = [source for source in case.sources if source.kind in SCANNED]
+    for found in scan_files(scanner, [source.path for source in scanned]):
+        source = scanned[found.file]
         labels = source.format == "srun -l"
-        for hit in scanner.scan_file(source.path):
+        for hit in found.hits:
             extractor.add(source, hit, task_labels=labels)
-        source.lines = scanner.lines
+        source.lines += found.lines
+        if not found.last:
+            continue
         done += source.size
         progress("scan", done, total)
     return extractor.pending

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-RANGE = 32 << 20
+RANGE = 16 << 20
 """Bytes of a range, up to the next newline."""
 _CHUNK = 1 << 16
 _LONGEST = 8 << 20

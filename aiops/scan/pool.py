@@ -1,0 +1,234 @@
+"""Scan many files with all cores: ranges of files go to worker processes, hit lines come back in order.
+
+The result does not depend on the number of workers. Small inputs stay in this process. A worker that dies takes
+nothing with it: its range is scanned here. Workers are spawned, not forked: the caller may have threads.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+
+from aiops.scan.engine import make_engine
+from aiops.scan.ranges import Range, ranges_of
+from aiops.scan.rules import Program
+from aiops.scan.scanner import HitLine, Scanner
+
+WORTHWHILE = 48 << 20
+"""Bytes from which on worker processes pay for their start."""
+_BATCH = 16 << 20
+"""Bytes of small files that travel together."""
+_MOST = 256
+"""Pieces of a batch: its message must fit into a pipe whose other end is busy sending an answer."""
+_AHEAD = 2
+"""Tasks in flight for each worker; more would only pile up results."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A range of a file, by the file's number in the caller's list."""
+
+    file: int
+    path: Path
+    range: Range
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Hit lines of a piece, lines numbered from the beginning of the file."""
+
+    file: int
+    hits: list[HitLine]
+    lines: int
+    """Lines of the piece."""
+    last: bool
+    """No more pieces of this file follow."""
+
+
+Answer = list[tuple[list[HitLine], int]]
+
+
+@dataclass(slots=True)
+class _Worker:
+    process: SpawnProcess
+    pipe: Connection
+    tasks: deque[int] = field(default_factory=deque)
+
+
+def scan_files(scanner: Scanner, paths: Sequence[Path], jobs: int | None = None) -> Generator[Found, None, None]:
+    """Hit lines of some files, in the order of the files and of their lines.
+
+    ``jobs`` worker processes; by default all cores if there is enough to do. Closing the generator ends them.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    if jobs is None:
+        total = sum(path.stat().st_size for path in paths)
+        jobs = min(len(os.sched_getaffinity(0)), total // (WORTHWHILE // 2)) if total >= WORTHWHILE else 1
+    pieces = _pieces(paths)
+    answers: Iterator[tuple[Piece, tuple[list[HitLine], int]]]
+    if jobs < 2:
+        answers = ((piece, answer) for piece in pieces for answer in scan_pieces(scanner, [piece]))
+    else:
+        answers = _from_workers(scanner, pieces, jobs)
+    file, lines = -1, 0
+    waiting: Found | None = None
+    for piece, (hits, count) in answers:
+        if waiting is not None:
+            yield _closed(waiting) if piece.file != waiting.file else waiting
+        lines = lines if piece.file == file else 0
+        file = piece.file
+        if lines:
+            hits = [hit._replace(line=hit.line + lines) for hit in hits]
+        lines += count
+        waiting = Found(file, hits, count, last=False)
+    if waiting is not None:
+        yield _closed(waiting)
+
+
+def scan_pieces(scanner: Scanner, pieces: Sequence[Piece]) -> Answer:
+    """The task of a worker: for each piece its hit lines, numbered from its own beginning, and its number of lines."""
+    return [(list(scanner.scan_range(piece.path, piece.range)), scanner.lines) for piece in pieces]
+
+
+def _closed(found: Found) -> Found:
+    return Found(found.file, found.hits, found.lines, last=True)
+
+
+def _pieces(paths: Sequence[Path]) -> Iterator[Piece]:
+    for number, path in enumerate(paths):
+        for part in ranges_of(path):
+            yield Piece(number, path, part)
+
+
+def _batches(pieces: Iterator[Piece]) -> Iterator[list[Piece]]:
+    batch: list[Piece] = []
+    size = 0
+    for piece in pieces:
+        batch.append(piece)
+        size += piece.range.stop - piece.range.start
+        if size >= _BATCH or len(batch) >= _MOST:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _from_workers(
+    scanner: Scanner, pieces: Iterator[Piece], jobs: int
+) -> Iterator[tuple[Piece, tuple[list[HitLine], int]]]:
+    batches = _batches(pieces)
+    tasks: dict[int, list[Piece]] = {}
+    answers: dict[int, Answer] = {}
+    workers: list[_Worker] = []
+    given = turn = 0
+    more = True
+    try:
+        workers += (_start() for _ in range(jobs))
+        setup = (scanner.program, scanner.engine.name, scanner.engine.dump(), scanner.keep)
+        for worker in workers:
+            _send(worker, setup)
+        while more or tasks:
+            while more and len(tasks) < jobs * _AHEAD:
+                batch = next(batches, None)
+                if batch is None:
+                    more = False
+                    break
+                tasks[given] = batch
+                alive = [worker for worker in workers if not worker.pipe.closed]
+                if alive:
+                    chosen = min(alive, key=lambda worker: len(worker.tasks))
+                    if _send(chosen, batch):
+                        chosen.tasks.append(given)
+                given += 1
+            while turn in tasks and turn not in answers:
+                if not any(turn in worker.tasks for worker in workers):
+                    answers[turn] = scan_pieces(scanner, tasks[turn])  # its worker died
+                else:
+                    _collect(workers, answers)
+                    workers = [worker for worker in workers if not worker.pipe.closed]
+            if turn in answers:
+                yield from zip(tasks.pop(turn), answers.pop(turn), strict=True)
+                turn += 1
+    finally:
+        for worker in workers:
+            _stop(worker)
+
+
+def _start() -> _Worker:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(theirs,), name="aiops-scan", daemon=True)
+    process.start()
+    theirs.close()
+    return _Worker(process, ours)
+
+
+def _send(worker: _Worker, message: object) -> bool:
+    """False if the worker has died; what it had is done here."""
+    try:
+        worker.pipe.send(message)
+    except OSError:
+        _stop(worker)
+        worker.tasks.clear()
+        return False
+    return True
+
+
+def _collect(workers: list[_Worker], answers: dict[int, Answer]) -> None:
+    """Wait for the next answer or death."""
+    by_pipe = {worker.pipe: worker for worker in workers if worker.tasks}
+    for pipe in wait(list(by_pipe)):
+        assert isinstance(pipe, Connection)
+        worker = by_pipe[pipe]
+        try:
+            answer: Answer | Exception = pipe.recv()
+        except (EOFError, OSError):
+            _stop(worker)
+            worker.tasks.clear()
+            continue
+        if isinstance(answer, Exception):
+            raise answer
+        answers[worker.tasks.popleft()] = answer
+
+
+def _stop(worker: _Worker) -> None:
+    worker.pipe.close()
+    worker.process.kill()
+    worker.process.join()
+
+
+def _serve(pipe: Connection) -> None:
+    """Body of a worker: batches in, answers out, until the pipe closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt means
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        setup: tuple[Program, str, bytes, int | None] = pipe.recv()
+        program, engine, compiled, keep = setup
+        scanner = Scanner(program, make_engine(program, None, engine, compiled), keep=keep)
+        while True:
+            batch: list[Piece] = pipe.recv()
+            try:
+                answer: Answer | OSError = scan_pieces(scanner, batch)
+            except OSError as error:
+                answer = error
+            pipe.send(answer)
+    except (EOFError, OSError):
+        return
+
+
+def _end_with_parent() -> None:
+    """A killed parent must not leave workers behind that nobody waits for."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
