@@ -4,8 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 BUNDLE ?= fixtures/xid79-slurm/bundle
 OUT ?= out
+# behind a proxy with its own certificate authority, trust what the system trusts
+export UV_SYSTEM_CERTS = 1
+export UV_NATIVE_TLS = 1
 
-.PHONY: analyze test lint types bench casebook schema dashboard clean
+.PHONY: analyze test lint types bench casebook schema dashboard wheel clean
 
 analyze: $(VENV)/.ready ## analyse a bundled incident: report in the terminal, HTML page in $(OUT)
 	@mkdir -p $(OUT)
@@ -45,6 +48,9 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 	$(BIN)/uv pip sync --quiet --require-hashes requirements.lock --python $(BIN)/python
 	$(BIN)/uv pip install --quiet --no-deps --no-build-isolation --python $(BIN)/python -e .
 	@touch $@
+
+wheel: $(VENV)/.ready ## build dist/aiops-*.whl
+	$(BIN)/python -m hatchling build -t wheel
 
 clean:
 	rm -rf $(VENV) $(OUT) build dist

@@ -19,6 +19,7 @@ ENOUGH = 2.5
 TOGETHER_S = 600.0
 """The same fault on two machines within this time is one incident."""
 MOST_OTHERS = 5
+_FAILURES = frozenset({"job.died", "sched.job_failed", "slurm.cancelled", "sched.node_fail", "nccl.error"})
 UNDECIDED = frozenset({"unk.none", "nccl.timeout_unattributed"})
 """Classes that say that the evidence does not tell."""
 
@@ -117,7 +118,7 @@ def _job_failed(findings: list[Finding], scope: JobScope) -> bool:
 
 def _shows_failure(finding: Finding) -> bool:
     """The job died, somebody heard of it, or a process ended in an exception that nobody survived."""
-    if finding.sign in ("job.died", "sched.job_failed"):
+    if finding.sign in _FAILURES:
         return True
     if finding.sign in ("py.exception", "data.exception"):
         return not finding.fields.get("survived")

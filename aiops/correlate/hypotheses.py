@@ -22,6 +22,8 @@ FIRST = 1.0
 LATE = 1.5
 AFTERMATH_MARGIN_S = 30.0
 """A cause may be logged this long after its first effect: clocks and buffers."""
+_NAMELESS = frozenset({"sched.walltime", "sched.node_fail"})
+"""Their finding's name is a partition or queue, which is not at fault."""
 _OF_A_PROCESS = frozenset({"user_code", "data", "rank"})
 _BY_PLACE = frozenset({"gpu", "node", "link"})
 
@@ -51,9 +53,14 @@ def build_hypotheses(
     hypotheses = []
     merged = _merge_places(signs)
     strongest = _strongest(merged)
+    of_class: dict[str, set[str]] = {}
+    for key, pairs in merged.items():
+        of_class.setdefault(key[0], set()).update(finding.id for _, finding in pairs)
     for key, pairs in merged.items():
         pairs.sort(key=lambda pair: (-pair[0], pair[1].first == NO_TIME, pair[1].first, pair[1].id))
-        hypotheses.append(_hypothesis(case, catalog.failures[key[0]], pairs, findings, scope, strongest))
+        hypotheses.append(
+            _hypothesis(case, catalog.failures[key[0]], pairs, findings, scope, strongest, of_class[key[0]])
+        )
     hypotheses.sort(key=lambda h: (-round(h.score, 6), h.began == NO_TIME, h.began, h.failure.id, h.suspect.node or ""))
     return hypotheses
 
@@ -95,6 +102,7 @@ def _hypothesis(
     findings: list[Finding],
     scope: JobScope,
     strongest: Mapping[str, float],
+    of_class: set[str],
 ) -> Hypothesis:
     causes = [finding for _, finding in pairs]
     hypothesis = Hypothesis(failure, _suspect(case, failure, causes, scope), causes)
@@ -121,7 +129,7 @@ def _hypothesis(
     _order_in_time(hypothesis, findings, scope, strongest)
     _contradict(hypothesis, findings, scope)
     _miss_predictions(case, hypothesis, findings)
-    _leave_unexplained(hypothesis, findings, scope, strongest)
+    _leave_unexplained(hypothesis, strongest, [f for f in findings if f.id not in of_class])
     return hypothesis
 
 
@@ -256,9 +264,8 @@ def _would_show(case: Case, suspect: Suspect, kind: str) -> str:
     return f"the {kind} evidence" if case.coverage.sources.get(kind) else ""
 
 
-def _leave_unexplained(
-    hypothesis: Hypothesis, findings: list[Finding], scope: JobScope, strongest: Mapping[str, float]
-) -> None:
+def _leave_unexplained(hypothesis: Hypothesis, strongest: Mapping[str, float], findings: list[Finding]) -> None:
+    """``findings`` are all but the signs of the same class on other machines: those are the same fault."""
     own = {f.id for f in hypothesis.causes} | {f.id for f in hypothesis.explained}
     left = [f for f in findings if f.id in strongest and f.id not in own]
     if not left:
@@ -284,7 +291,7 @@ def _suspect(case: Case, failure: FailureClass, causes: list[Finding], scope: Jo
         suspect.gpu = finding.gpu if suspect.gpu is None else suspect.gpu
         suspect.uuid = suspect.uuid or finding.uuid
         suspect.rank = finding.rank if suspect.rank is None else suspect.rank
-    suspect.name = head.name
+    suspect.name = head.name if head.sign not in _NAMELESS else None
     if suspect.kind == "gpu" and suspect.gpu is None and suspect.pci is None:
         suspect.kind = "node" if suspect.node else "gpu"
     _complete(case, suspect, hardware=failure.hardware)

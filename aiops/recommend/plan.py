@@ -242,7 +242,11 @@ def _action(
         _fill(step.why, facts),
         risk=step.risk,
         approval=step.approval,
-        checks=[_on_node(_fill(check, _checked(facts)), names.host(node)) for check in step.check],
+        checks=[
+            _on_node(_fill(check, _checked(facts)), names.host(node))
+            for check in step.check
+            if "<" not in _fill(check, _checked(facts))
+        ],
     )
     scheduler = _owner(case, scope.scheduler, node if action in DISRUPTIVE else None)
     if scheduler:
@@ -309,4 +313,6 @@ def describe_suspect(suspect: Suspect) -> str:
         return f"{', '.join(parts)}{where}"
     if suspect.node:
         return suspect.node
+    if suspect.kind == "scheduler" and not suspect.name and suspect.job:
+        return f"job {suspect.job}"
     return suspect.name or suspect.kind.replace("_", " ")

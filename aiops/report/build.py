@@ -33,7 +33,8 @@ def build_report(
         for number, (draft, plan) in enumerate(zip(incidents, plans, strict=True), 1)
     ]
     if not built:
-        verdict: r.Verdict = "no_incident"
+        # silence is no proof of health: where nothing at all was recognised, nobody can tell
+        verdict: r.Verdict = "no_incident" if findings or case.objects or case.series else "inconclusive"
     else:
         verdict = "inconclusive" if incidents[0].verdict == "inconclusive" else "incident"
     coverage = build_coverage(case, findings, incidents)
@@ -238,7 +239,7 @@ def _timeline(draft: IncidentDraft, shown: list[Finding], book: _EvidenceBook) -
     for finding in shown:
         if finding.first == NO_TIME and finding.id not in causes:
             continue
-        unknown = finding.first == NO_TIME
+        unknown = finding.first == NO_TIME or (finding.id in causes and finding.inexact and first_effect != NO_TIME)
         when = finding.last if finding.sign in ("train.progress",) else finding.first
         if finding.inexact and began != NO_TIME and finding.id in causes | effects:
             when = max(when, began)  # its own time is not known, only that of a line above it

@@ -6,8 +6,8 @@ from aiops.correlate.model import IncidentDraft
 from aiops.model import report as r
 from aiops.model.case import Case
 from aiops.model.clock import iso
-from aiops.model.event import NO_TIME
-from aiops.model.finding import Finding
+from aiops.model.event import NO_TIME, Severity
+from aiops.model.finding import Finding, Role
 
 
 def build_coverage(case: Case, findings: list[Finding], incidents: list[IncidentDraft]) -> r.CoverageReport:
@@ -46,9 +46,16 @@ def build_coverage(case: Case, findings: list[Finding], incidents: list[Incident
         ],
         first=iso(min(firsts)) if firsts else None,
         last=iso(max(lasts)) if lasts else None,
-        notes=list(case.notes),
+        notes=[*_elsewhere(findings, incidents), *case.notes],
         series=_curves(case, incidents),
     )
+
+
+def _elsewhere(findings: list[Finding], incidents: list[IncidentDraft]) -> list[str]:
+    """Fatal faults of machines that are no part of the job: no cause of its failure, but somebody should know."""
+    told = {f.id for draft in incidents for f in draft.findings}
+    fatal = [f for f in findings if f.role == Role.ROOT and f.severity == Severity.FATAL and f.id not in told]
+    return [f"a separate matter, not of this job: {f.text}" for f in fatal[:6]] if incidents else []
 
 
 def _missing(case: Case, incidents: list[IncidentDraft]) -> list[str]:

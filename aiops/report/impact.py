@@ -21,7 +21,8 @@ def build_impact(case: Case, draft: IncidentDraft, plan: Plan, settings: Setting
     loading are not in the evidence). A job that only runs slowly loses the share of the slow time that the slowdown takes.
     """
     gpus = draft.scope.gpus or case.topology.world_size
-    started = draft.best.began
+    timed = any(f.first != NO_TIME and not f.inexact for f in draft.best.causes)
+    started = draft.best.began if timed else NO_TIME
     ended = _end(case, draft)
     if ended != NO_TIME and started != NO_TIME and ended < started:
         ended = NO_TIME

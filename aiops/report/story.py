@@ -34,6 +34,10 @@ def summary(report: r.Report, findings: list[Finding]) -> str:
         if any(f.sign in ("sched.job_completed", "job.succeeded") for f in findings):
             return "No incident: the job reached its end; nothing has to be done."
         return "No incident: nothing in the evidence harmed the job."
+    if not report.incidents:
+        return (
+            "Inconclusive: nothing in these files is known to the analyzer, so it cannot tell whether anything failed."
+        )
     incident = report.incidents[0]
     if report.verdict == "inconclusive":
         return f"Inconclusive: {incident.title}"
