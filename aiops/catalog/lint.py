@@ -103,6 +103,21 @@ def signals_of_line(catalog: Catalog, line: str) -> Iterator[tuple[Signal, dict[
                 break
 
 
+_ABOUT = frozenset({"node", "gpu", "rank", "nic", "job", "storage", "none"})
+_SLOT = re.compile(r"\{(\w+)\}")
+_FROM_PREFIX = frozenset({"rank", "host", "node", "job"})
+
+
+def _wording_mistakes(signal: Signal) -> Iterator[str]:
+    if signal.about not in _ABOUT:
+        yield f"about {signal.about!r} is none of {', '.join(sorted(_ABOUT))}"
+    groups = {name for regex in signal.regexes for name in regex.groupindex} | set(signal.says) | _FROM_PREFIX
+    for name in _SLOT.findall(signal.title):
+        if name not in groups:
+            known = ", ".join(sorted(groups - _FROM_PREFIX)) or "none"
+            yield f"the title names {{{name}}}, but no group of the pattern is called so; groups: {known}"
+
+
 def _signal_mistakes(signal: Signal) -> Iterator[str]:
     for pattern in signal.match:
         yield from _pattern_mistakes(pattern)
@@ -111,6 +126,7 @@ def _signal_mistakes(signal: Signal) -> Iterator[str]:
     except re.error as error:
         yield f"the pattern is no regular expression: {error}"
         return
+    yield from _wording_mistakes(signal)
     for example in signal.examples:
         if not any(regex.search(example) for regex in regexes):
             yield f"the example does not match: {example!r}"
@@ -171,8 +187,11 @@ def _failure_mistakes(catalog: Catalog, failure: FailureClass) -> Iterator[str]:
             if not _known(catalog, sign):
                 yield f"{what} {sign.sign!r} is neither a signal nor a sign of a detector"
     for cause in failure.causes:
-        if cause.weight <= 0:
-            yield f"cause {cause.sign!r} needs a weight above 0 (9 = the fault's own record, 6 = a specific message, 3 = a hint)"
+        if not 0 < cause.weight <= 10:
+            yield (
+                f"cause {cause.sign!r} needs a weight above 0 and at most 10 "
+                "(9 = the fault's own record, 6 = a specific message, 3 = a hint)"
+            )
     if not failure.test.startswith("line: ") and not (resource("fixtures") / failure.test / "truth.yaml").is_file():
         yield f"test {failure.test!r} is neither 'line: …' nor a bundle in fixtures/"
     elif failure.test.startswith("line: ") and not failure.test.startswith("line: none"):

@@ -186,13 +186,19 @@ def _sign(path: Path, what: str, entry: Any) -> Sign:
     return Sign(
         sign=str(entry["sign"]),
         where=where,
-        weight=float(entry.get("weight", 0.0)),
+        weight=_number(path, what, "weight", entry.get("weight", 0.0)),
         on=str(entry.get("on", "any")),
-        within=float(entry.get("within", 3600.0)),
+        within=_number(path, what, "within", entry.get("within", 3600.0)),
         expected=str(entry.get("expected", "")),
         why=str(entry.get("why", "")),
         despite_success=bool(entry.get("despite_success", False)),
     )
+
+
+def _number(path: Path, what: str, key: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise CatalogError(f"{path}: {what}: {key!r} must be a number, not {value!r}")
+    return float(value)
 
 
 def _signs(path: Path, what: str, entries: Any, groups: Mapping[str, list[Any]]) -> tuple[Sign, ...]:

@@ -51,7 +51,7 @@ def show_entry(
     catalog: _Extra = None,
 ) -> None:
     """Show one entry with everything it says."""
-    explain(name, catalog)
+    explain([name], catalog)
 
 
 @app.command("lint")
@@ -100,28 +100,40 @@ def test(
 
 
 def explain(
-    term: Annotated[
-        str, typer.Argument(help="A failure class, a signal, or an Xid or SXid code (xid79, 79, sxid 20034).")
+    terms: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TERM", help="A failure class, signal, playbook, or an Xid or SXid code (79, xid 79, sxid 20034)."
+        ),
     ],
     catalog: _Extra = None,
 ) -> None:
-    """Explain a failure class, a signal, an Xid or an SXid code in plain words."""
+    """Explain a failure class, a signal, a playbook, an Xid or an SXid code."""
     from aiops.cli import show
 
+    term = " ".join(terms)
     loaded = _load(catalog)
     code = re.fullmatch(r"\s*(s?xid)?[\s:.=-]*(\d{1,6})\s*", term, re.I)
     if term in loaded.failures:
         show.write(_failure(loaded, loaded.failures[term]))
     elif term in loaded.by_id:
         show.write(_signal(loaded, loaded.by_id[term]))
+    elif term in loaded.playbooks:
+        show.write("\n".join([term, *_steps(loaded, term)]))
     elif code:
         show.write(_code(loaded, int(code[2]), sxid=(code[1] or "").lower() == "sxid" or int(code[2]) >= 10_000))
     else:
-        near = [name for name in (*loaded.failures, *loaded.by_id) if term.lower() in name.lower()][:8]
+        near = [n for n in (*loaded.failures, *loaded.by_id, *loaded.playbooks) if term.lower() in n.lower()][:8]
         raise InputError(
             f"nothing is known as {show.plain(term)!r}"
             + (f"; similar: {', '.join(near)}" if near else "; see 'aiops catalog list failures'")
         )
+
+
+def _steps(catalog: Catalog, playbook: str) -> list[str]:
+    return [
+        f"  {number}. {step.action}: {step.why}" for number, step in enumerate(catalog.playbooks[playbook].steps, 1)
+    ]
 
 
 def _failure(catalog: Catalog, failure: FailureClass) -> str:

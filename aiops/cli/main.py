@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from aiops.cli import analyze, catalog, collect, scan, slack, surfaces, triage
+from aiops.cli import analyze, catalog, collect, demo, scan, slack, surfaces, triage
 from aiops.errors import AiopsError
 
 app = typer.Typer(
@@ -41,6 +41,7 @@ def _root(
 
 
 app.command("analyze")(analyze.analyze)
+app.command("demo")(demo.demo)
 app.command("scan")(scan.scan)
 app.command("explain")(catalog.explain)
 app.add_typer(catalog.app, name="catalog")
