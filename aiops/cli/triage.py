@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+
+_PACKED = frozenset({".gz", ".tgz", ".tar", ".zip", ".zst", ".xz", ".bz2"})
 
 
 def triage(
@@ -38,4 +42,14 @@ def triage(
     settings = replace(settings, catalog_dirs=(*settings.catalog_dirs, *(catalog or ())))
     with show.progress(quiet=quiet) as progress:
         result = run(paths, out, settings=settings, jobs=jobs, resume=not fresh, each=each, progress=progress)
+    if each is None:
+        for path in paths:
+            inside = [p for p in path.iterdir() if p.is_dir() or p.suffix in _PACKED] if path.is_dir() else []
+            if len(inside) > 1 and result.bundles <= len(paths):
+                sys.stderr.write(
+                    f"aiops: {show.plain(str(path))} holds files beside its {len(inside)} directories and archives, so it was "
+                    "taken as one bundle; with --each every entry is one\n"
+                )
+    if result.resumed:
+        sys.stderr.write(f"aiops: {result.resumed} of {result.bundles} bundles were finished before\n")
     show.write(result.summary.read_text(encoding="utf-8"))
