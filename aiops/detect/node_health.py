@@ -19,8 +19,6 @@ CE_RATE = 50
 """Corrected memory errors of a node within ten minutes that cost CPU time and announce worse."""
 AER_RATE = 100
 _RELOAD_S = 900.0
-_SOFT = frozenset({8, 11, 13, 31, 32, 39, 43, 45, 63, 68, 69, 94})
-"""Xids for which no node has to be taken out at once: of programs, clean-up, or contained in one process."""
 _PROGRAM = frozenset({8, 11, 13, 31, 32, 39, 43, 45, 68, 69})
 _HARD = ("gpu_fatal", "node_fatal")
 _XID = re.compile(r"\bxids?\b[^0-9\n]{0,24}(\d{1,3})\b|\bxid(\d{1,3})\b", re.I)

@@ -19,6 +19,7 @@ _SAME_BOOT_S = 600.0
 _PLANNED_S = 900.0
 _BEFORE_JOB_S = 600.0
 _AFTER_JOB_S = 1800.0
+_SILENT_S = 1800.0
 TOGETHER = 3
 """Nodes that must go down together to point to what feeds them."""
 _TOGETHER_S = 180.0
@@ -30,7 +31,15 @@ class _Boot:
     events: list[Event]
     planned: bool
     gone: int
-    """Last known time before it, or of the boot itself."""
+    """Last known time before it, or `NO_TIME`: the node went after it."""
+
+    @property
+    def at(self) -> int:
+        """When the node went: the last sign of life if it is recent, else the boot itself."""
+        back = span(self.events)[0]
+        if self.gone == NO_TIME or (back != NO_TIME and back - self.gone > _SILENT_S * 1e9):
+            return back
+        return self.gone
 
 
 def reboots(case: Case) -> list[Finding]:
@@ -66,7 +75,7 @@ def _boots(case: Case) -> Iterator[_Boot]:
             fell = up >= 0 and up_before - up > _BACK_S
             banner = event.signal == "kernel.boot" and event.line > 3 and (above is not None or event.line > 20)
             if (fell or banner) and not _same(last, event):
-                gone = above.ts if above is not None and known(above) else event.ts if known(event) else NO_TIME
+                gone = above.ts if above is not None and known(above) else NO_TIME
                 last = _Boot(node, [event], _announced(downs, event), gone)
                 yield last
             if up >= 0:
@@ -108,16 +117,18 @@ def _job_span(case: Case) -> tuple[int, int]:
 
 
 def _near(boot: _Boot, job: tuple[int, int]) -> bool:
-    at = boot.gone if boot.gone != NO_TIME else span(boot.events)[0]
-    if at == NO_TIME or job[0] == NO_TIME:
+    """True if the node may have gone while the job ran: between its last sign of life and its boot."""
+    back = span(boot.events)[0]
+    gone = boot.gone if boot.gone != NO_TIME else back
+    if back == NO_TIME or job[0] == NO_TIME:
         return True
-    return job[0] - _BEFORE_JOB_S * 1e9 <= at <= job[1] + _AFTER_JOB_S * 1e9
+    return job[0] - _BEFORE_JOB_S * 1e9 <= back and gone <= job[1] + _AFTER_JOB_S * 1e9
 
 
 def _finding(case: Case, boots: list[_Boot], near: bool) -> Finding:
     events = [event for boot in boots for event in boot.events]
     first, last = span(events)
-    times = [boot.gone for boot in boots if boot.gone != NO_TIME]
+    times = [boot.at for boot in boots if boot.at != NO_TIME]
     node = boots[0].node
     planned = all(boot.planned for boot in boots)
     often = f" {len(boots)} times" if len(boots) > 1 else ""
@@ -133,14 +144,14 @@ def _finding(case: Case, boots: list[_Boot], near: bool) -> Finding:
         nodes=(node,) if node else (),
         count=len(boots),
         fields={"planned": planned, "boots": len(boots)},
-        inexact=inexact(events),
+        inexact=inexact(events) or min(times, default=first) != first,
         evidence=quotes(case, events),
     )
 
 
 def _together(case: Case, boots: list[_Boot]) -> list[Finding]:
     """Nodes that rebooted within `_TOGETHER_S`: what feeds or cools them is at fault, not each of them."""
-    seen = [(boot.gone if boot.gone != NO_TIME else span(boot.events)[0], boot.node, boot.events[0]) for boot in boots]
+    seen = [(span(boot.events)[0], boot.node, boot.events[0]) for boot in boots]
     seen += [(event.ts, event.node, event) for event in evidence_rows(case, "host.unexpected_reboot") if known(event)]
     seen = sorted((one for one in seen if one[0] != NO_TIME and one[1]), key=lambda one: (one[0], one[1] or ""))
     for begin, (at, _, _) in enumerate(seen):
