@@ -10,7 +10,7 @@ from aiops.scan.engine import Engine, make_engine
 from aiops.scan.rules import RuleSet
 from aiops.scan.scanner import HitLine, Scanner
 
-__all__ = ["HitLine", "RuleSet", "Scanner", "make_scanner"]
+__all__ = ["HitLine", "RuleSet", "Scanner", "make_scanner", "scanner_at_hand"]
 
 
 class _Box:
@@ -31,14 +31,29 @@ def _rules(catalog: _Box) -> RuleSet:
     return RuleSet(catalog.value.signals)
 
 
-@lru_cache(maxsize=4)
-def _engine(catalog: _Box, engine: str, cache_dir: Path | None) -> Engine:
-    return make_engine(_rules(catalog).program, cache_dir, engine)
+_engines: dict[tuple[_Box, str], Engine] = {}
+_MOST = 4
 
 
 def make_scanner(
     catalog: Catalog, *, cache_dir: Path | None = None, engine: str = "auto", keep: int | None = 2_000
 ) -> Scanner:
-    """A scanner for all signals of a catalog; see `Scanner` for ``keep``. Not for several threads at a time."""
+    """A scanner for all signals of a catalog; see `Scanner` for ``keep``. Not for several threads at a time.
+
+    Raises:
+        CatalogError: a rule does not compile.
+        ImportError: the named engine is not installed.
+    """
     box = _Box(catalog)
-    return Scanner(_rules(box), _engine(box, engine, cache_dir), keep=keep)
+    rules = _rules(box)
+    if (box, engine) not in _engines:
+        while len(_engines) >= _MOST:
+            del _engines[next(iter(_engines))]
+        _engines[box, engine] = make_engine(rules.program, cache_dir, engine)
+    return Scanner(rules, _engines[box, engine], keep=keep)
+
+
+def scanner_at_hand(catalog: Catalog) -> Scanner:
+    """A scanner that has been made for this catalog, or a new one."""
+    box = _Box(catalog)
+    return make_scanner(catalog, engine=next((engine for known, engine in _engines if known == box), "auto"))
