@@ -17,7 +17,9 @@ _KEYS = {
         r"(?<![\w-])(?:lm loss|(?:reduced_|mean_|avg_|average )?(?:train(?:ing)?_?)?[Ll]oss|ce)['\"]?[ \t]*[:= ][ \t]*['\"]?"
         rf"(?:tensor\()?({_NUMBER})(?![\w.])"
     ),
-    "grad_norm": re.compile(rf"grad(?:ient)?[ _]?norm['\"]?[ \t]*[:= ][ \t]*['\"]?({_NUMBER})(?![\w.])", re.I),
+    "grad_norm": re.compile(
+        rf"(?:grad(?:ient)?[ _]?norm|gnorm|l2_norm/grad/global)['\"]?[ \t]*[:= ][ \t]*['\"]?({_NUMBER})(?![\w.])", re.I
+    ),
     "scale": re.compile(rf"(?:loss[ _]scale|(?<!\w)scale)['\"]?[ \t]*[:=][ \t]*({_NUMBER})(?![\w.])", re.I),
     "step_time": re.compile(
         rf"(?:elapsed time per iteration \(ms\)|(?:train_)?step_timing in s|step[ _]?time|time per (?:step|iter(?:ation)?))"

@@ -4,7 +4,8 @@ Signs, all with ``job`` (`Job.id`) and ``fields["workload"]`` where they are abo
 other workloads in the same evidence can be told apart:
 
 - waiting: ``sched.quota``, ``sched.gang_infeasible``, ``sched.gang_partial``, ``sched.unschedulable``,
-  ``sched.stale_podgroup``, ``sched.pending`` (CONTEXT)
+  ``sched.stale_podgroup``, ``sched.fragmentation``, ``sched.plugin_stale``, ``sched.ray_group``,
+  ``sched.pending`` (CONTEXT)
 - starting: ``sched.image_pull``, ``sched.container_setup``, ``sched.pods_ready_timeout``
 - stopped by the scheduler: ``sched.preempted``, ``sched.evicted``, ``sched.walltime``, ``sched.deadline``,
   ``sched.cancelled``, ``sched.oom_killed``
@@ -21,6 +22,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aiops.detect import scheduler_slurm
+from aiops.detect.scheduler_capacity import detect_capacity
 from aiops.detect.scheduler_cluster import Cluster
 from aiops.detect.scheduler_evidence import Quotes
 from aiops.detect.scheduler_jobs import detect_jobs
@@ -73,6 +75,7 @@ def _kubernetes(case: Case, quotes: Quotes) -> list[Finding]:
         *detect_queue(cluster, quotes),
         *detect_jobs(cluster, quotes),
         *detect_nodes(cluster, quotes),
+        *detect_capacity(case, cluster, quotes),
     ]
     for finding in findings:
         if (

@@ -77,7 +77,7 @@ def _rank0(case: Case, waits: list[Event]) -> list[Finding]:
             severity=Severity.ERROR,
             first=first,
             last=last,
-            rank=None,
+            rank=0,
             ranks=ranks,
             count=len(work) + len(late),
             evidence=quotes(case, events, 4),
