@@ -8,6 +8,7 @@ from aiops.catalog.model import Catalog
 from aiops.detect.evidence import evidence_rows, in_time, quotes, span
 from aiops.detect.memory_growth import memory_growth
 from aiops.detect.node_health import corrected_storms, false_alarms, lost_device_access
+from aiops.detect.oom import oom_kills
 from aiops.detect.reboots import reboots
 from aiops.ingest.hostlist import expand_hostlist
 from aiops.model.case import Case
@@ -20,11 +21,12 @@ FLAPS = 2
 
 def detect(case: Case, catalog: Catalog) -> list[Finding]:
     """``net.link_flap`` (fields ``downs``, ``nic``), ``net.link_down`` (down at the end), ``slurm.node_down`` (all ROOT),
-    and what `reboots`, `node_health` and `memory_growth` find."""
+    and what `reboots`, `oom`, `node_health` and `memory_growth` find."""
     return [
         *_links(case),
         *_not_responding(case),
         *reboots(case),
+        *oom_kills(case, catalog),
         *corrected_storms(case),
         *lost_device_access(case),
         *false_alarms(case, catalog),
