@@ -26,12 +26,16 @@ def report_of(paths: list[str]) -> Report:
             from aiops.model.report import Report
 
             try:
-                return Report.from_json(Path(paths[0]).read_bytes())
+                report = Report.from_json(Path(paths[0]).read_bytes())
+                report.to_json()
+                return report
             except ValidationError as error:
                 first = error.errors()[0]
                 raise InputError(
                     f"no valid report: {'.'.join(map(str, first['loc']))}: {first['msg']}", path=paths[0]
                 ) from None
+            except TypeError as problem:  # what JSON can hold and our own reports cannot: 10**30
+                raise InputError(f"no valid report: {problem}", path=paths[0]) from None
     from aiops.pipeline import analyze_paths
 
     return analyze_paths(paths)

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-
 _PACKED = frozenset({".gz", ".tgz", ".tar", ".zip", ".zst", ".xz", ".bz2"})
 
 
