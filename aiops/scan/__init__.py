@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from pathlib import Path
 
 from aiops.catalog.model import Catalog
@@ -26,11 +25,7 @@ class _Box:
         return isinstance(other, _Box) and other.value is self.value
 
 
-@lru_cache(maxsize=4)
-def _rules(catalog: _Box) -> RuleSet:
-    return RuleSet(catalog.value.signals)
-
-
+_rules: dict[_Box, RuleSet] = {}
 _engines: dict[tuple[_Box, str], Engine] = {}
 _MOST = 4
 
@@ -45,7 +40,11 @@ def make_scanner(
         ImportError: the named engine is not installed.
     """
     box = _Box(catalog)
-    rules = _rules(box)
+    if box not in _rules:
+        while len(_rules) >= _MOST:
+            del _rules[next(iter(_rules))]
+        _rules[box] = RuleSet(catalog.signals, cache_dir)
+    rules = _rules[box]
     if (box, engine) not in _engines:
         while len(_engines) >= _MOST:
             del _engines[next(iter(_engines))]

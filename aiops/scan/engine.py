@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import platform
-import tempfile
 from pathlib import Path
 from typing import Any, Protocol
 
 from aiops.errors import CatalogError
+from aiops.scan.cache import write_atomically
 from aiops.scan.rules import Program
 
 Ends = list[int]
@@ -58,7 +57,7 @@ class HyperscanEngine:
         except hyperscan.error as error:
             raise CatalogError(f"the scanner refuses a rule: {_culprit(hyperscan, program) or error}") from error
         if path is not None:
-            _write_atomically(path, hyperscan.dumpb(database))
+            write_atomically(path, hyperscan.dumpb(database))
         return database
 
     def scan(self, block: bytes | memoryview) -> tuple[Ends, Rules]:
@@ -151,16 +150,6 @@ def _cpu_key() -> str:
         unit[0] + unit[-1] for unit in ("avx2", "avx512bw", "avx512vbmi", "sse4_2", "sve2") if unit in flags
     )
     return f"{platform.machine()}-{units or 'base'}"
-
-
-def _write_atomically(path: Path, data: bytes) -> None:
-    """A cache that cannot be written costs time, not the answer."""
-    with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".rules-")
-        with os.fdopen(handle, "wb") as out:
-            out.write(data)
-        os.replace(name, path)
 
 
 def _culprit(hyperscan: Any, program: Program) -> str:

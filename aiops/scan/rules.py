@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from pathlib import Path
+
+import orjson
 
 from aiops.catalog.model import Signal
+from aiops.scan.cache import write_atomically
 from aiops.scan.literals import Literals, choose, literal_sets
 from aiops.scan.ordinary import LINES, TEXT
 from aiops.scan.syntax import GROUP, least, parts_of
@@ -18,6 +22,9 @@ _TELLING = 5
 """Characters that a literal needs to be looked for alone."""
 _RARE = 8
 """Characters that make a literal rare enough even if it saves only a gap."""
+_FEW = 6
+"""Examples of the catalog that may have such a literal."""
+_VERSION = "1"
 _GAP = re.compile(r"[\])\w.][*+]|\{\d*,\d*\}")
 
 
@@ -62,13 +69,16 @@ class Program:
 class RuleSet:
     """All rules of a run."""
 
-    def __init__(self, signals: Iterable[Signal]) -> None:
-        self.rules: list[Rule] = []
-        for signal in signals:
-            for number, pattern in enumerate(signal.match):
-                scan = trim_tail(pattern)
-                self.rules.append(Rule(len(self.rules), signal, number, scan, core_of(scan)))
-        self.ordinary = frozenset(rule.id for rule in self.rules if _is_ordinary(rule))
+    def __init__(self, signals: Iterable[Signal], cache_dir: Path | None = None) -> None:
+        """``cache_dir`` keeps the choice of cores, which depends on all signals together."""
+        signals = tuple(signals)
+        forms, ordinary = _kept_forms(signals, cache_dir)
+        patterns = [(signal, number) for signal in signals for number in range(len(signal.match))]
+        self.rules: list[Rule] = [
+            Rule(rule, signal, number, scan, tuple(core) if core else None)
+            for rule, ((signal, number), (scan, core)) in enumerate(zip(patterns, forms, strict=True))
+        ]
+        self.ordinary = frozenset(ordinary)
 
     def __len__(self) -> int:
         return len(self.rules)
@@ -93,51 +103,88 @@ class RuleSet:
         )
 
 
-def _is_ordinary(rule: Rule) -> bool:
-    """True if lines of healthy runs hit it, such as progress lines."""
-    if rule.core or _NON_FINITE.search(rule.scan):
-        return False
-    # without a word of ordinary lines it cannot hit one
-    if all(sets and not _seen(choose(sets, _cost) or ()) for sets in literal_sets(rule.scan)):
-        return False
-    regex = re.compile(rule.scan)
-    return any(regex.search(line) for line in LINES)
+Forms = list[tuple[str, list[str] | None]]
+"""For each pattern what `Rule.scan` and `Rule.core` say."""
 
 
-def core_of(pattern: str) -> Literals | None:
-    """The literals to look for instead of the whole pattern, if that is cheaper.
-
-    An engine that begins with a word of ordinary lines (``rank ``, ``loss``) wakes up on each of them. If every match
-    also contains a word that ordinary lines do not have, looking for that one costs next to nothing, and only the
-    few lines that have it are asked for the rest. The same goes for gaps (``[^\\n]{0,80}``), which an engine follows
-    byte by byte and compiles slowly.
-    """
-    core: list[str] = []
-    costly = False
-    shortest = _RARE
-    for sets in literal_sets(pattern):
-        chosen = choose(sets, _cost)
-        if chosen is None or _seen(chosen) or min(map(len, chosen)) < _TELLING:
-            return None
-        costly = costly or any(_seen(literals) for literals in sets)
-        shortest = min(shortest, *map(len, chosen))
-        core += chosen
-    if costly or (shortest >= _RARE and _GAP.search(pattern)):
-        return tuple(dict.fromkeys(core))
-    return None
+def _kept_forms(signals: tuple[Signal, ...], cache_dir: Path | None) -> tuple[Forms, list[int]]:
+    if cache_dir is None:
+        return _forms(signals)
+    text = "\x00".join((_VERSION, TEXT, *(part for s in signals for part in (*s.match, "\x01", *s.examples))))
+    path = cache_dir / f"rules-{hashlib.sha256(text.encode()).hexdigest()[:24]}.json"
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        forms, ordinary = orjson.loads(path.read_bytes())
+        if len(forms) == sum(len(signal.match) for signal in signals):
+            return forms, ordinary
+    forms, ordinary = _forms(signals)
+    write_atomically(path, orjson.dumps((forms, ordinary)))
+    return forms, ordinary
 
 
-@lru_cache(maxsize=1 << 14)
-def _times(text: str) -> int:
-    return TEXT.count(text)
+def _forms(signals: tuple[Signal, ...]) -> tuple[Forms, list[int]]:
+    scans = [trim_tail(pattern) for signal in signals for pattern in signal.match]
+    words = _Words("\n".join(example for signal in signals for example in signal.examples))
+    cores = [words.core_of(scan) for scan in scans]
+    ordinary = [
+        number
+        for number, (scan, core) in enumerate(zip(scans, cores, strict=True))
+        if not core and words.is_ordinary(scan)
+    ]
+    return [(scan, list(core) if core else None) for scan, core in zip(scans, cores, strict=True)], ordinary
 
 
-def _seen(literals: Literals) -> int:
-    return sum(map(_times, literals))
+class _Words:
+    """How often texts stand in ordinary lines and in the lines that other rules are for."""
+
+    def __init__(self, examples: str) -> None:
+        self._examples = examples
+        self._ordinary: dict[str, int] = {}
+        self._failing: dict[str, int] = {}
+
+    def core_of(self, pattern: str) -> Literals | None:
+        """The literals to look for instead of the whole pattern, if that is cheaper.
+
+        An engine that begins with a word of ordinary lines (``rank ``, ``loss``) wakes up on each of them. If every
+        match also contains a word that ordinary lines do not have, looking for that one costs next to nothing, and
+        only the few lines that have it are asked for the rest. The same goes for gaps (``[^\\n]{0,80}``), which an
+        engine follows byte by byte and compiles slowly, as long as few other lines have the word.
+        """
+        core: list[str] = []
+        costly = False
+        rare = bool(_GAP.search(pattern))
+        for sets in literal_sets(pattern):
+            chosen = choose(sets, self._cost)
+            if chosen is None or self._seen(chosen) or min(map(len, chosen)) < _TELLING:
+                return None
+            costly = costly or any(map(self._seen, sets))
+            rare = rare and min(map(len, chosen)) >= _RARE and self._shared(chosen) <= _FEW
+            core += chosen
+        return tuple(dict.fromkeys(core)) if costly or rare else None
+
+    def is_ordinary(self, pattern: str) -> bool:
+        """True if lines of healthy runs match, such as progress lines."""
+        if _NON_FINITE.search(pattern):
+            return False
+        # without a word of ordinary lines it cannot match one
+        if all(sets and not min(map(self._seen, sets)) for sets in literal_sets(pattern)):
+            return False
+        regex = re.compile(pattern)
+        return any(regex.search(line) for line in LINES)
+
+    def _cost(self, literals: Literals) -> tuple[int, int, int, int]:
+        return self._seen(literals), self._shared(literals), -min(*map(len, literals), 12), len(literals)
+
+    def _seen(self, literals: Literals) -> int:
+        return sum(_count(self._ordinary, TEXT, text) for text in literals)
+
+    def _shared(self, literals: Literals) -> int:
+        return sum(_count(self._failing, self._examples, text) for text in literals)
 
 
-def _cost(literals: Literals) -> tuple[int, int, int]:
-    return (_seen(literals), -min(*map(len, literals), 12), len(literals))
+def _count(known: dict[str, int], where: str, text: str) -> int:
+    if text not in known:
+        known[text] = where.count(text)
+    return known[text]
 
 
 def trim_tail(pattern: str) -> str:

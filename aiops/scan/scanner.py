@@ -163,12 +163,15 @@ class Scanner:
     def _pairs(self, source: _Bytes, start: int, stop: int) -> Iterator[Pairs]:
         at, line, line_start = start, 0, start
         carried: frozenset[int] = frozenset()
+        flags = np.empty(
+            min(self._block, max(1, stop - start)), dtype=bool
+        )  # once: fresh pages for each block cost more
         while at < stop:
             block = source.block(at, min(self._block, stop - at))
             if not block:  # the file became shorter while it was read
                 break
             data = np.frombuffer(block, dtype=np.uint8)
-            newline = data == 10
+            newline = np.equal(data, 10, out=flags[: len(data)])
             last = at + len(block) >= stop
             size = len(block)
             if not last and not newline[-1]:
@@ -213,22 +216,26 @@ class Scanner:
         end = np.array(ends, dtype=np.int64)
         # a match may end behind the newline if the rule ends with one: its last byte decides
         row = np.searchsorted(breaks, end - 1)
-        key, first = np.unique(row * self.program.size + np.array(rules, dtype=np.int64), return_index=True)
-        row, rule = np.divmod(key, self.program.size)
-        end = end[first]
-        begin = np.r_[line_start - base, breaks + 1][row]
-        finish = np.r_[breaks, len(block)][row]
+        rule = np.array(rules, dtype=np.int64)
+        key = row * self.program.size + rule
+        if not (key[1:] > key[:-1]).all():
+            key, first = np.unique(key, return_index=True)
+            row, rule, end = row[first], rule[first], end[first]
+        edges = np.empty(len(breaks) + 2, dtype=np.int64)
+        edges[0], edges[1:-1], edges[-1] = line_start - base - 1, breaks, len(block)
+        begin, finish = edges[row] + 1, edges[row + 1]
         keep = np.ones(len(row), dtype=bool)
         if line_start < base:
-            inside = row == 0
-            keep &= ~(inside & (self._anchored[rule] | np.isin(rule, list(carried))))
+            keep &= (row > 0) | ~(self._anchored[rule] | np.isin(rule, list(carried)))
         asked = np.flatnonzero(self._asked[rule] & keep)
         if len(asked):
             matched = self._confirm(block, rule[asked], np.maximum(begin[asked], 0), finish[asked])
             keep[asked] = matched > 0
             end[asked] = matched
-        places = np.stack((begin + base, row + (line + 1), end + base, finish + base), axis=1)
-        return Pairs(rule[keep], places[keep], block, base) if not keep.all() else Pairs(rule, places, block, base)
+        places = np.empty((len(row), 4), dtype=np.int64)
+        for column, values in enumerate((begin + base, row + (line + 1), end + base, finish + base)):
+            places[:, column] = values
+        return Pairs(rule, places, block, base) if keep.all() else Pairs(rule[keep], places[keep], block, base)
 
     def _confirm(self, block: memoryview, rules: Ints, begins: Ints, stops: Ints) -> Ints:
         """Where each rule's match in its line ends, 0 if it has none."""
