@@ -11,6 +11,8 @@ from aiops.model.event import Event, Severity
 from aiops.model.finding import Finding, Role
 
 _LABEL = re.compile(r"rank[ :=_]?\d|\[\d+\]", re.I)
+_CHAIN = 40
+"""Lines behind an exception within which the next traceback of its chain begins, other ranks' lines in between."""
 _WAITS = ("nccl.watchdog_timeout", "gloo.timeout", "usr.store_wait", "net.rendezvous_timeout")
 
 
@@ -23,7 +25,13 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
 
 def _left_early(case: Case, waits: list[Event]) -> list[Finding]:
     told = [event for event in evidence_rows(case, "usr.left_early") if str(event.fields.get("rank", "")).isdigit()]
-    said = [event for event in evidence_rows(case, "data.exhausted") if event.rank is not None]
+    chained = {(event.source, event.line) for event in evidence_rows(case, "py.traceback")}
+    said = [
+        event
+        for event in evidence_rows(case, "data.exhausted")
+        # a StopIteration that another exception followed is only how that one's stack begins
+        if event.rank is not None and not any((event.source, event.line + n) in chained for n in range(1, _CHAIN))
+    ]
     by_rank: dict[int, list[Event]] = {}
     for event in said:
         by_rank.setdefault(event.rank if event.rank is not None else -1, []).append(event)

@@ -40,6 +40,7 @@ class Sample:
     step: int
     own: float
     data: float
+    wait: float
     stage: int | None
     event: Event
 
@@ -58,6 +59,9 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
         return found
     slow = _slow_ranks(by_rank)
     if not slow:
+        awaited = _awaited(by_rank)
+        if awaited is not None:
+            return [*found, _waited_for(case, by_rank, awaited)]
         changing = _changing(by_rank)
         return [*found, *([_random(case, changing)] if changing else [])]
     stages = {own[0].stage for rank, own in by_rank.items() if rank in slow}
@@ -75,17 +79,22 @@ def _samples(case: Case) -> list[Sample]:
         step = _STEP.search(event.text)
         if event.rank is None or step is None:
             continue
-        own = data = 0.0
+        own = data = wait = 0.0
         for name, value, unit in _PART.findall(event.text):
-            if _WAIT.search(name) or not _OWN.match(name):
-                continue
             seconds = float(value) * _UNIT[unit]
+            if _WAIT.search(name):
+                wait += seconds
+                continue
+            if not _OWN.match(name):
+                continue
             own += seconds
             data += seconds if _DATA.search(name) else 0.0
         if own > 0:
             stage = _STAGE.search(event.text)
             number = int(stage[1] or stage[2]) if stage else None
-            found.setdefault((event.rank, int(step[1])), Sample(event.rank, int(step[1]), own, data, number, event))
+            found.setdefault(
+                (event.rank, int(step[1])), Sample(event.rank, int(step[1]), own, data, wait, number, event)
+            )
     if len({sample.rank for sample in found.values()}) > 2:
         return list(found.values())
     # without parts: a step time that differs between ranks is each rank's own
@@ -93,7 +102,7 @@ def _samples(case: Case) -> list[Sample]:
         if point.event.rank is not None and point.step is not None and point.step_time:
             stage = _STAGE.search(point.event.text)
             number = int(stage[1] or stage[2]) if stage else None
-            sample = Sample(point.event.rank, point.step, point.step_time, 0.0, number, point.event)
+            sample = Sample(point.event.rank, point.step, point.step_time, 0.0, 0.0, number, point.event)
             found.setdefault((point.event.rank, point.step), sample)
     return list(found.values())
 
@@ -117,6 +126,44 @@ def _slow_ranks(by_rank: dict[int, list[Sample]]) -> dict[int, float]:
         if len(common) >= _ENOUGH_STEPS and len(behind) >= MOSTLY * len(common):
             slow[rank] = value / middle
     return slow
+
+
+def _awaited(by_rank: dict[int, list[Sample]]) -> int | None:
+    """The one rank that steadily waits least while all others wait long: they wait for it, whatever it is busy with."""
+    if any(own[0].stage is not None for own in by_rank.values()):
+        return None
+    waits = {rank: mean(sample.wait for sample in own) for rank, own in by_rank.items()}
+    least = min(waits, key=lambda rank: (waits[rank], rank))
+    peers = {rank: own for rank, own in by_rank.items() if rank != least}
+    steps: dict[int, list[Sample]] = {}
+    for own in peers.values():
+        for sample in own:
+            steps.setdefault(sample.step, []).append(sample)
+    common = [sample for sample in by_rank[least] if sample.step in steps]
+    alone = [
+        sample
+        for sample in common
+        if (shortest := min(other.wait for other in steps[sample.step])) > 2 * sample.wait
+        and shortest - sample.wait > max(0.03, 0.5 * median(other.own for other in steps[sample.step]))
+    ]
+    return least if len(common) >= _ENOUGH_STEPS and len(alone) >= MOSTLY * len(common) else None
+
+
+def _waited_for(case: Case, by_rank: dict[int, list[Sample]], rank: int) -> Finding:
+    place = case.topology.ranks.get(rank)
+    own = mean(sample.wait for sample in by_rank[rank])
+    peers = median(mean(sample.wait for sample in other) for number, other in by_rank.items() if number != rank)
+    return _finding(
+        case,
+        "train.slow_one",
+        f"All others wait {peers:.3g} s per step in collectives, rank {rank} only {own:.3g} s: they wait for it",
+        [by_rank[rank][-1].event, *(other[-1].event for number, other in sorted(by_rank.items()) if number != rank)],
+        rank=rank,
+        ranks=(rank,),
+        node=place.node if place else by_rank[rank][0].event.node,
+        gpu=place.gpu if place else None,
+        fields={"part": "other", "wait_s": own, "peers_wait_s": peers},
+    )
 
 
 def _changing(by_rank: dict[int, list[Sample]]) -> list[Sample]:

@@ -44,6 +44,12 @@ def test_waiting_for_others_makes_no_straggler(tmp_path: Path) -> None:
     assert slow(tmp_path, steps({0: [5] * 6, 1: [6] * 6, 2: [5] * 6, 3: [700] * 6}, form)) == []
 
 
+def test_the_rank_that_all_others_wait_for(tmp_path: Path) -> None:
+    form = "[rank{rank}] profile step {step} data 1 ms forward 30 ms backward+allreduce {ms} ms"
+    found = slow(tmp_path, steps({0: [270] * 6, 1: [280] * 6, 2: [20] * 6, 3: [275] * 6}, form))
+    assert [(f.sign, f.rank, f.fields["part"]) for f in found] == [("train.slow_one", 2, "other")]
+
+
 def test_usual_scatter_is_silence(tmp_path: Path) -> None:
     assert slow(tmp_path, steps({0: [100, 120, 95, 130], 1: [130, 99, 101, 100], 2: [99, 100, 140, 98]})) == []
 
