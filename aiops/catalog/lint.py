@@ -9,6 +9,7 @@ from typing import Any, get_args
 from aiops.catalog.model import Catalog, FailureClass, Sign, Signal
 from aiops.model.finding import Role
 from aiops.resources import resource
+from aiops.scan.ordinary import LINES
 
 _CLASSES = re.compile(r"\[\^(?:\\.|[^\]\\])*\]")
 _UNSUPPORTED = (
@@ -93,6 +94,22 @@ def lint_catalog(catalog: Catalog) -> list[str]:
     return mistakes
 
 
+def lint_notes(catalog: Catalog) -> list[str]:
+    """What is no mistake but could be better: patterns that slow every scan, and signals that say the same."""
+    from aiops.scan.cost import costly_rules, overlapping
+    from aiops.scan.rules import RuleSet
+
+    notes = [
+        f"{signal.file}: signal {signal.id}: {why}; name a rarer word in {pattern!r}"
+        for signal, pattern, why in costly_rules(RuleSet(catalog.signals))
+    ]
+    notes += [
+        f"{signal.file}: signals {signal.id} and {other.id} hit all of each other's examples; one of them is enough"
+        for signal, other in overlapping(catalog)
+    ]
+    return notes
+
+
 def signals_of_line(catalog: Catalog, line: str) -> Iterator[tuple[Signal, dict[str, Any]]]:
     """Signals whose patterns hit a line, whatever kind of file it is from, with the fields that they read."""
     for signal in catalog.signals:
@@ -134,7 +151,7 @@ def _signal_mistakes(signal: Signal) -> Iterator[str]:
         if any(regex.search(counter) for regex in regexes):
             yield f"a line that must not match does match: {counter!r}"
     if signal.role is not Role.CONTEXT:
-        for line in ORDINARY:
+        for line in (*ORDINARY, *LINES):
             if any(regex.search(line) for regex in regexes):
                 yield f"it hits an ordinary line of healthy runs, so it is costly and wrong: {line[:80]!r}"
     for regex in regexes:

@@ -18,7 +18,7 @@ _T = TypeVar("_T")
 def literal_sets(pattern: str) -> list[list[Literals]]:
     """For each alternative at the top of ``pattern``: sets of literals, each of which a match must contain one of.
 
-    ``rank \\d+: (?:lost|gone) for good`` gives ``[[("rank ",), ("lost for good", "gone for good")]]``. An alternative
+    ``rank \\d+: (?:lost|gone) for good`` gives ``[[("rank ",), (": lost for good", ": gone for good")]]``. An alternative
     without literal text of three characters gives an empty list.
     """
     return [_sets(parts) for parts in alternatives(pattern)]
