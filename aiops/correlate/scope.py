@@ -41,7 +41,7 @@ def find_scope(case: Case) -> JobScope:
         return JobScope(
             job=_logged_job(case),
             scheduler=_scheduler(case),
-            nodes=frozenset(members),
+            nodes=frozenset(members) if _all_placed(case) else frozenset(),
             gpus=case.topology.world_size,
             from_output=bool(nodes),
         )
@@ -56,10 +56,17 @@ def find_scope(case: Case) -> JobScope:
         scheduler=job.scheduler or _scheduler(case),
         namespace=job.namespace,
         kind=job.kind,
-        nodes=frozenset(members),
+        nodes=frozenset(members) if job.nodes or _all_placed(case) else frozenset(),
         gpus=job.gpus or case.topology.world_size,
         from_output=bool(case.coverage.sources.get("training")),
     )
+
+
+def _all_placed(case: Case) -> bool:
+    """True if the node of (nearly) every rank is known. A list of nodes with gaps must not exclude any node from the job."""
+    world = case.topology.world_size
+    placed = sum(1 for place in case.topology.ranks.values() if place.node)
+    return world is not None and placed * 20 >= world * 19
 
 
 def _choose(case: Case, nodes: set[str], pods: set[str]) -> Job | None:
