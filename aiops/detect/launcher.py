@@ -134,7 +134,7 @@ def _finding(case: Case, group: list[Exit]) -> Finding:
         signal = code - 128
         sign = {9: "proc.sigkill", 11: "proc.segv", 7: "proc.sigbus"}.get(signal, "proc.exit")
         role = Role.CONTEXT if sign == "proc.exit" else Role.ROOT
-    elif code > 0 and rank is not None and rank not in noisy and _has_log(case, rank):
+    elif code > 0 and rank is not None and rank not in noisy and _has_log(case, rank) and not _aborted(record):
         sign, role = "proc.early_exit", Role.ROOT
     how = f"signal {_SIGNALS.get(-code, -code)}" if code < 0 else f"exit code {code}"
     who = f"rank {rank}" if rank is not None else f"a process on {record.host}" if record.host else "a process"
@@ -167,6 +167,11 @@ def _ranks_with_errors(case: Case) -> set[int | None]:
         if event.rank is not None and (loud or event.signal == "py.traceback"):
             found.add(event.rank)
     return found
+
+
+def _aborted(record: Exit) -> bool:
+    """An MPI program that calls MPI_Abort does so for a reason that it knows; it does not leave silently."""
+    return "MPI_ABORT" in record.event.text
 
 
 def _has_log(case: Case, rank: int) -> bool:
