@@ -51,7 +51,7 @@ def corpus(seed: int, lines: int) -> bytes:
 @pytest.mark.parametrize("engine", ["hyperscan", "re2"])
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_pairs_are_those_of_each_rule_alone(engine: str, seed: int) -> None:
-    data = corpus(seed, 400)
+    data = corpus(seed, 400 if engine == "hyperscan" else 100)
     assert pairs(data, engine) == pairs_by_re(data)
 
 
