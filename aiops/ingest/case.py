@@ -3,40 +3,29 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import re
 import tempfile
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
 
 from aiops.catalog import load_catalog
 from aiops.config import Settings
 from aiops.errors import InputError
 from aiops.ingest.clocks import settle_clocks
 from aiops.ingest.extract import Extractor, Pending
+from aiops.ingest.facts import facts_of
+from aiops.ingest.files import find_sources
 from aiops.ingest.identity import join_identities
-from aiops.ingest.kubernetes import read_objects, sniff_kubernetes
-from aiops.ingest.manifest import sniff_manifest
-from aiops.ingest.metrics import read_metrics, sniff_metrics
-from aiops.ingest.prefix import ANSI, parse_prefix
-from aiops.ingest.slurm import read_slurm, sniff_slurm
-from aiops.ingest.sniff import SCANNED, sniff
+from aiops.ingest.kubernetes import read_objects
+from aiops.ingest.linemap import line_map
+from aiops.ingest.metrics import read_metrics
+from aiops.ingest.slurm import read_slurm
+from aiops.ingest.sniff import SCANNED
 from aiops.ingest.spool import Spool
-from aiops.model.case import Case, Problem, Source
-from aiops.model.entity import is_host_name
+from aiops.model.case import Case, Job, Problem
 from aiops.progress import Progress, silent
 from aiops.scan import Scanner, make_scanner
 from aiops.scan.pool import scan_files
 
-_SAMPLE = 1 << 16
-_DOCUMENTS = (
-    ("manifest", sniff_manifest),
-    ("metrics", sniff_metrics),
-    ("kubernetes", sniff_kubernetes),
-    ("slurm", sniff_slurm),
-)
 _READERS = {"metrics": read_metrics, "kubernetes": read_objects, "slurm": read_slurm}
 
 
@@ -45,18 +34,19 @@ def open_case(paths: Sequence[str | Path], settings: Settings, progress: Progres
     """Read everything below ``paths`` into a case; unpacked archives are deleted when the context ends.
 
     Raises:
-        InputError: a path is missing or unreadable, or nothing below it can be used.
+        InputError: a path is missing or unreadable, nothing below it can be used, or its ``case.yaml`` is wrong.
     """
     names = [str(path) for path in paths]
     with tempfile.TemporaryDirectory(prefix="aiops-") as directory:
         case = Case(root=", ".join(names))
         spool = Spool(Path(directory), settings.limits)
-        _find_sources(case, spool, names, progress)
+        find_sources(case, spool, names, progress)
         case.coverage.problems += spool.problems
         case.coverage.skipped_files = spool.skipped
         _require_content(case, names)
         catalog = load_catalog(settings.catalog_dirs)
         _read_documents(case, settings)
+        _declared_job(case)
         scanner = make_scanner(
             catalog, cache_dir=settings.cache_dir, engine=settings.engine, keep=settings.limits.events_per_rule
         )
@@ -66,116 +56,6 @@ def open_case(paths: Sequence[str | Path], settings: Settings, progress: Progres
         _source_times(case)
         _cover(case)
         yield case
-
-
-def _find_sources(case: Case, spool: Spool, names: list[str], progress: Progress) -> None:
-    seen: dict[str, str] = {}
-    found: list[Source] = []
-    for name, path in spool.find(names):
-        try:
-            size = path.stat().st_size
-            with open(path, "rb") as handle:
-                head = _sample(handle, size)
-                digest = _digest(handle, size)
-        except OSError as error:
-            case.coverage.problems.append(Problem(name, f"not read: {error.strerror}"))
-            continue
-        kind, format_ = sniff(head, _DOCUMENTS)
-        if kind in ("binary", "empty"):
-            if kind == "binary":
-                case.coverage.problems.append(Problem(name, "skipped: binary content"))
-            else:
-                case.coverage.problems.append(Problem(name, "empty"))
-            continue
-        if digest in seen and size > 0:
-            case.coverage.problems.append(Problem(name, f"the same content as {seen[digest]}: read once"))
-            continue
-        seen[digest] = name
-        if head.startswith((b"\xff\xfe", b"\xfe\xff")):
-            path, size = _to_utf8(path, Path(spool.directory)), size
-            size = path.stat().st_size
-            kind, format_ = sniff(path.read_bytes()[:_SAMPLE], _DOCUMENTS)
-        source = Source(0, name, path, size, kind, format_, digest=digest)
-        if kind in SCANNED:
-            _describe(source, head)
-        found.append(source)
-        progress("read", len(found), 0)
-    # by content, so that the order and the names of files change nothing
-    found.sort(key=lambda s: (s.kind, s.digest))
-    for index, source in enumerate(found):
-        source.index = index
-    case.sources = found
-
-
-def _sample(handle: BinaryIO, size: int) -> bytes:
-    head: bytes = handle.read(_SAMPLE)
-    if size > 4 * _SAMPLE and b"\x00" not in head[:64]:
-        handle.seek(size // 2)
-        middle: bytes = handle.read(_SAMPLE // 2)
-        cut = middle.find(b"\n")
-        if head.lstrip()[:1] not in (b"{", b"["):
-            head += b"\n" + middle[cut + 1 :]
-    return head
-
-
-def _digest(handle: BinaryIO, size: int) -> str:
-    """Hash of size, beginning and end: equal files have equal digests, and large ones are not read twice."""
-    hasher = hashlib.sha256(str(size).encode())
-    span = size if size <= 8 << 20 else 1 << 20
-    for at in {0, max(0, size // 2 - span // 2), max(0, size - span)} if span < size else {0}:
-        handle.seek(at)
-        hasher.update(handle.read(span))
-    return hasher.hexdigest()[:16]
-
-
-def _to_utf8(path: Path, directory: Path) -> Path:
-    target = directory / f"{path.name}.utf8"
-    with open(path, encoding="utf-16", errors="replace") as text, open(target, "w", encoding="utf-8") as out:
-        while chunk := text.read(1 << 20):
-            out.write(chunk)
-    return target
-
-
-_RANK_PATH = re.compile(
-    r"(?:^|[/_.-])(?:rank|global_rank)[_.-]?(\d{1,6})(?=[/_.-]|$)|attempt_\d+/(\d{1,6})/std(?:err|out)"
-)
-_NAME_WORDS = re.compile(
-    r"^(?:kern(?:el)?|dmesg|messages?|syslog|journal(?:ctl)?|log|logs|txt|out|err|json|gz|host|node|var|system)$"
-)
-
-
-def _describe(source: Source, head: bytes) -> None:
-    """The one host and the one rank that a log says it comes from."""
-    hosts: Counter[str] = Counter()
-    ranks: Counter[int] = Counter()
-    lines = ANSI.sub(b"", head).decode("utf-8", "replace").splitlines()[:400]
-    labelled = sum(bool(re.match(r"\d{1,5}: ", line)) for line in lines)
-    source.format = "srun -l" if lines and labelled * 10 > len(lines) * 7 else source.format
-    for line in lines:
-        prefix = parse_prefix(line[:400])
-        if prefix.host and prefix.kernel and is_host_name(prefix.host):
-            hosts[prefix.host] += 1
-        if prefix.rank is not None:
-            ranks[prefix.rank] += 1
-    if len(hosts) == 1:
-        source.node = next(iter(hosts))
-    if len(ranks) == 1:
-        source.rank = next(iter(ranks))
-    elif not ranks and source.kind == "training":
-        match = _RANK_PATH.search(source.name)
-        if match:
-            source.rank = int(match[1] or match[2])
-    if source.node is None and not hosts and source.kind == "kernel":
-        source.node = _host_in_name(source.name)
-
-
-def _host_in_name(name: str) -> str | None:
-    """A plain ``dmesg`` carries no host: the file's name is then the only hint, and a weak one."""
-    for part in reversed(re.split(r"[/!]", name)):
-        words = [w for w in re.split(r"[._ ]", part) if w and not _NAME_WORDS.match(w)]
-        if len(words) == 1 and is_host_name(words[0]) and re.search(r"\d", words[0]) and len(words[0]) > 2:
-            return words[0]
-    return None
 
 
 def _read_documents(case: Case, settings: Settings) -> None:
@@ -207,9 +87,23 @@ def _scan_logs(case: Case, scanner: Scanner, progress: Progress) -> Pending:
         source.lines += found.lines
         if not found.last:
             continue
+        lines = line_map(case, source.index)
+        source.lines = lines.total if lines else source.lines
         done += source.size
         progress("scan", done, total)
+    for (source_index, other), count in sorted(extractor.repeated.items()):
+        name, first = case.sources[source_index].name, case.sources[other].name
+        case.coverage.problems.append(Problem(name, f"{count} lines stand in {first} as well: counted once"))
+        facts_of(case).duplicates.append((name, first))
     return extractor.pending
+
+
+def _declared_job(case: Case) -> None:
+    """The job that ``case.yaml`` names, unless a scheduler's record tells of it."""
+    declared = facts_of(case).declared
+    if declared.job_id is None or any(job.id == declared.job_id for job in case.jobs):
+        return
+    case.jobs.append(Job(declared.job_id, name=declared.job_name, scheduler=declared.scheduler))
 
 
 def _source_times(case: Case) -> None:

@@ -6,9 +6,12 @@ import re
 from collections import Counter
 
 from aiops.ingest.extract import Pending
+from aiops.ingest.facts import facts_of
 from aiops.model.case import Case, RankPlace, Topology
 from aiops.model.entity import canonical_pci, is_host_name
 
+_PROCESS = re.compile(r"(?:^|[\s\]:])([A-Za-z0-9][\w.-]{0,252}):(\d+):\d+ \[")
+"""``host:pid:tid [`` of an NCCL line, behind whatever labels and stamps a collector writes."""
 _WORLD = re.compile(r"world[_ ]size ?[=:] ?(\d{1,7})")
 
 
@@ -21,7 +24,7 @@ def join_identities(case: Case, pending: Pending) -> None:
     rows = events.by_signal()
     for row in rows.get("nccl.init_rank", ()):
         event = events[row]
-        head = re.match(r"(?:\[[^\]]*\]:? ?)*([\w.-]+):(\d+):\d+ \[", event.text)
+        head = _PROCESS.search(event.text, 0, 400)
         rank, world = int(event.fields["rank"]), int(event.fields["nranks"])
         worlds[world] += 1
         if head is None:
@@ -35,9 +38,15 @@ def join_identities(case: Case, pending: Pending) -> None:
         if match and int(match[1]) > 1:
             topology.world_size = max(topology.world_size or 0, int(match[1]))
     _from_launchers(case, rows)
-    _pods_to_nodes(case)
+    _one_name_each(case)
+    hosts_of_pid: dict[int, set[int]] = {}
+    for (_, pid), rank in by_pid.items():
+        hosts_of_pid.setdefault(pid, set()).add(rank)
     for row, host, pid in pending.by_pid:
-        found = by_pid.get((host, pid))
+        found = by_pid.get((host, pid)) if host else None
+        if found is None and len(hosts_of_pid.get(pid, ())) == 1:
+            # a label such as Ray's names the process but not the host as NCCL names it
+            found = next(iter(hosts_of_pid[pid]))
         if found is not None:
             events.move(row, rank=found)
     for row in range(len(events)):
@@ -47,6 +56,7 @@ def join_identities(case: Case, pending: Pending) -> None:
     for source in case.sources:
         if source.node and is_host_name(source.node):
             topology.nodes.setdefault(source.node, set()).add(source.name)
+    _declared(case)
     _complete(topology)
 
 
@@ -83,9 +93,11 @@ def _note_comm(
     by_pid[(host, pid)] = rank
 
 
-def _pods_to_nodes(case: Case) -> None:
-    """In a container the host name is the pod's: put the node that the pod ran on in its place, wherever a pod object tells."""
-    nodes: dict[str, str] = {}
+def _one_name_each(case: Case) -> None:
+    """In a container the host name is the pod's: put the node that the pod ran on in its place, wherever a pod object or a
+    collector tells; likewise other names of a node that ``case.yaml`` lists."""
+    facts = facts_of(case)
+    pods = dict(facts.pod_nodes)
     for item in case.objects:
         spec = item.body.get("spec")
         if item.kind != "Pod" or not isinstance(spec, dict):
@@ -94,20 +106,41 @@ def _pods_to_nodes(case: Case) -> None:
         if isinstance(node, str) and is_host_name(node):
             for name in (item.name, spec.get("hostname")):
                 if isinstance(name, str):
-                    nodes[name] = node
+                    pods[name] = node
+    nodes = {**pods, **facts.declared.aliases}
+    nodes = {name: facts.declared.aliases.get(node, node) for name, node in nodes.items()}
     if not nodes:
         return
     for place in case.topology.ranks.values():
         if place.node in nodes:
-            place.pod, place.node = place.node, nodes[place.node]
+            place.pod = place.node if place.node in pods else place.pod
+            place.node = nodes[place.node]
     for row in range(len(case.events)):
         name = case.events[row].node
         if name in nodes:
             case.events.move(row, node=nodes[name])
+    for source in case.sources:
+        if source.node in nodes:
+            source.node = nodes[source.node]
     for (name, index), pci in list(case.topology.gpu_pci.items()):
         if name in nodes:
             del case.topology.gpu_pci[(name, index)]
             case.topology.gpu_pci.setdefault((nodes[name], index), pci)
+
+
+def _declared(case: Case) -> None:
+    """What ``case.yaml`` states of ranks and GPUs stands above what logs say."""
+    declared, topology = facts_of(case).declared, case.topology
+    if declared.world_size:
+        topology.world_size = declared.world_size
+    topology.gpu_pci.update(declared.gpu_pci)
+    for stated in declared.ranks:
+        place = topology.ranks.setdefault(stated.rank, RankPlace(stated.rank))
+        for name in ("node", "local_rank", "gpu", "pci", "uuid", "pod"):
+            value = getattr(stated, name)
+            if value is not None:
+                setattr(place, name, value)
+        place.sure = "case.yaml"
 
 
 _BLOCK = re.compile(

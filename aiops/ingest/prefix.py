@@ -5,66 +5,57 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from aiops.ingest.stamps import NS, YEARLESS, Moment, days_from_civil, parse_stamp, to_ns
+from aiops.model.entity import is_host_name
 from aiops.model.event import NO_TIME, TimeQuality
 
-NS = 1_000_000_000
-YEARLESS = 1972
-"""Year given to stamps without one until the case's year is known; a leap year."""
+__all__ = ["ANSI", "NS", "YEARLESS", "Prefix", "days_from_civil", "parse_prefix", "parse_stamp", "to_ns"]
 
 ANSI = re.compile(rb"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]{0,512}(?:\x07|\x1b\\)|[@-_])")
-
-_MONTHS = {
-    name: number
-    for number, name in enumerate(
-        ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"), 1
-    )
-}
 
 _WRAPPER = re.compile(
     r"""(?:\[default(?P<local>\d{1,5})\]:
       |\[(?P<rank>rank\d{1,6})\]:[ ]?
       |\[\d+,(?P<mpi>\d{1,6})\]<std(?:out|err)>:[ ]?
       |\[pod/(?P<pod>[\w.-]{1,253})/[\w.-]{1,253}\][ ]
+      |\[node/(?P<node>[\w.-]{1,253})\][ ]
+      |\((?:[\w.:-]{1,80}[ ])?pid=(?P<pid>\d{1,10})(?:,[ ]ip=(?P<ip>[\w.:]{2,64}))?\)[ ]
+      |(?P<kmsg>\d{1,4},\d{1,19},(?P<micros>\d{1,19}),[^;\n]{0,80};)
       |(?P<task>\d{1,5}):[ ]
       |<(?P<pri>\d{1,3})>(?:1[ ])?
       |(?P<facility>[a-z]{3,8}[ ]*:[a-z]{3,6}[ ]*:[ ])
-      |(?P<cri>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{1,9}(?:Z|[+-]\d\d:\d\d))[ ]std(?:out|err)[ ][FP][ ]
+      |(?P<cri>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d))[ ]std(?:out|err)[ ][FP][\w:,=]{0,40}[ ]
       )""",
     re.X,
 )
 
-_ISO = re.compile(
-    r"[\[(]?(\d{4})[-/](\d\d)[-/](\d\d)[T _](\d\d):(\d\d):(\d\d)(?:[.,:](\d{1,9}))?[ ]?(Z|UTC|[+-]\d\d:?\d\d)?[\])]?"
-)
-_SYSLOG = re.compile(r"([A-Z][a-z]{2}) ([ \d]\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))? ")
-_CTIME = re.compile(r"\[?(?:[A-Z][a-z]{2}) ([A-Z][a-z]{2}) ([ \d]\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))? (\d{4})\]?")
-_UPTIME = re.compile(r"\[ *(\d{1,10})\.(\d{1,9})\]")
-_GLOG = re.compile(r"\[?[EWIFD](1[0-2]|0?[1-9])([0-3]\d) (\d\d):(\d\d):(\d\d)\.(\d{1,9})")
 _HOST = re.compile(r" ?([A-Za-z0-9][\w.-]{0,252}) ((?:[\w.@/()-]{1,64})(?:\[\d+\])?):[ ]")
 _RFC5424_HOST = re.compile(
-    r" ([A-Za-z0-9][\w.-]{0,252}) ([\w.-]{1,48}) (?:[\w-]{1,20}) (?:[\w-]{1,32}) (?:-|\[[^\]\n]{0,200}\]) ?"
+    r" ([A-Za-z0-9][\w.-]{0,252}) ([\w.-]{1,48}) (?:[\w-]{1,20}) (?:[\w-]{1,32}) (?:-|(?:\[[^\]\n]{0,400}\]){1,8}) ?"
 )
+_GLOG_PLACE = re.compile(r" {1,8}(?:\d{1,20} )?[\w./<>-]{1,120}:\d{1,6}\] ?")
 _NCCL = re.compile(r"([A-Za-z][\w.-]{0,252}):(\d+):(\d+) \[(-?\d+)\] ")
 _LEAD = re.compile(
-    r"(?:\[[\w|.:/ -]{1,60}\][ ]?){1,2}|(?:INFO|WARNING|WARN|ERROR|DEBUG)[ :]{1,3}|\([\w-]{1,40} pid=\d+[^)\n]{0,60}\) "
+    r"\[NeMo [A-Z] |(?:\[[\w|.:/ -]{1,60}\][ ]?){1,2}|\[?(?:INFO|WARNING|WARN|ERROR|DEBUG|CRITICAL|NOTICE)\]?[ :|]{1,9}"
+    r"|(?:\S{1,64} ){3}(?=\[\d\d/[A-Z])|(?:time|ts|t|timestamp|@timestamp|date)[=:] ?[\"']?|\S{1,64} \| |\d{1,6}:[A-Z] "
+)
+_LABELLED = re.compile(r"([A-Za-z][\w.-]{0,100}): (?=[\[<]? {0,9}\d|\[?[A-Z][a-z]{2} )")
+_NO_HOST = re.compile(
+    r"(?:global|local)?[-_]?(?:rank|worker|task|gpu|cuda|step|epoch|stage|iter|iteration|line|ip|node)?[-_ ]?\d*$", re.I
 )
 _LEVEL = re.compile(
     r"[ \t]*(?:[|:-][ \t]*)?\[?(?:INFO|WARNING|WARN|ERROR|DEBUG|CRITICAL|FATAL|NOTICE)\]?[ \t]*[|:-]?[ \t]*"
 )
 _RANK = re.compile(
-    r"\[(?:[Rr]ank|RANK)[ :=_]?(\d{1,6})\]|(?:^|[|\s])rank(\d{1,6})(?=[\s|:\]]|$)|\(rank (\d{1,6})\)"
+    r"\[(?:[Rr]ank|RANK)[ :=_]{0,2}(\d{1,6})\]|(?:^|[|\s])rank(\d{1,6})(?=[\s|:\]]|$)|\(rank (\d{1,6})\)"
     r"|(?:Rank|RANK) (\d{1,6})\]"
 )
 
 
 @dataclass(slots=True)
-class Prefix:
-    """The parsed head of a line. ``ts`` is UTC ns; stamps without a zone are read as UTC."""
+class Prefix(Moment):
+    """The parsed head of a line."""
 
-    ts: int = NO_TIME
-    quality: TimeQuality = TimeQuality.NONE
-    yearless: bool = False
-    zoned: bool = False
     host: str | None = None
     rank: int | None = None
     local_rank: int | None = None
@@ -72,81 +63,8 @@ class Prefix:
     pod: str | None = None
     pid: int | None = None
     process: str = ""
-    uptime: int = NO_TIME
-    """Nanoseconds since boot, if the line carries them."""
-    kernel: bool = False
-    """The line comes from a kernel ring buffer or a system log."""
     start: int = 0
     """Index of the message in the line."""
-
-
-def days_from_civil(year: int, month: int, day: int) -> int:
-    """Days since 1970-01-01 of a Gregorian date (algorithm of H. Hinnant, chrono-compatible)."""
-    year -= month <= 2
-    era = year // 400
-    yoe = year - era * 400
-    doy = (153 * (month + (-3 if month > 2 else 9)) + 2) // 5 + day - 1
-    return era * 146097 + yoe * 365 + yoe // 4 - yoe // 100 + doy - 719468
-
-
-def to_ns(year: int, month: int, day: int, hour: int, minute: int, second: int, fraction: str | None) -> int:
-    """UTC nanoseconds of a civil time; `NO_TIME` if it is no valid time."""
-    if not (1 <= month <= 12 and 1 <= day <= 31 and hour < 24 and minute < 60 and second < 61):
-        return NO_TIME
-    seconds = ((days_from_civil(year, month, day) * 24 + hour) * 60 + minute) * 60 + second
-    return seconds * NS + (int(fraction.ljust(9, "0")[:9]) if fraction else 0)
-
-
-def _zone_ns(zone: str | None) -> int:
-    if not zone or zone in ("Z", "UTC"):
-        return 0
-    sign = 1 if zone[0] == "+" else -1
-    digits = zone[1:].replace(":", "")
-    return sign * (int(digits[:2]) * 60 + int(digits[2:4])) * 60 * NS
-
-
-def parse_stamp(text: str, at: int, into: Prefix) -> int:
-    """Read a time stamp that begins at ``at``; returns the index behind it, or ``at`` if there is none."""
-    head = text[at : at + 1]
-    if not head:
-        return at
-    match = _ISO.match(text, at)
-    if match:
-        year, month, day, hour, minute, second = (int(match[i]) for i in range(1, 7))
-        into.ts = to_ns(year, month, day, hour, minute, second, match[7])
-        if into.ts != NO_TIME:
-            into.ts -= _zone_ns(match[8])
-            into.quality = TimeQuality.EXACT
-            into.zoned = match[8] is not None
-            return match.end()
-        return at
-    match = _SYSLOG.match(text, at)
-    if match and match[1] in _MONTHS:
-        into.ts = to_ns(
-            YEARLESS, _MONTHS[match[1]], int(match[2]), int(match[3]), int(match[4]), int(match[5]), match[6]
-        )
-        into.quality, into.yearless = TimeQuality.PARTIAL, True
-        return match.end() - 1
-    match = _UPTIME.match(text, at)
-    if match:
-        into.uptime = int(match[1]) * NS + int(match[2].ljust(9, "0"))
-        into.kernel = True
-        if into.quality == TimeQuality.NONE:
-            into.ts, into.quality = into.uptime, TimeQuality.UPTIME
-        return match.end()
-    match = _CTIME.match(text, at)
-    if match and match[1] in _MONTHS:
-        into.ts = to_ns(
-            int(match[7]), _MONTHS[match[1]], int(match[2]), int(match[3]), int(match[4]), int(match[5]), match[6]
-        )
-        into.quality, into.kernel = TimeQuality.EXACT, head == "["
-        return match.end()
-    match = _GLOG.match(text, at)
-    if match:
-        into.ts = to_ns(YEARLESS, int(match[1]), int(match[2]), int(match[3]), int(match[4]), int(match[5]), match[6])
-        into.quality, into.yearless = TimeQuality.PARTIAL, True
-        return match.end()
-    return at
 
 
 def parse_prefix(text: str, *, task_labels: bool = False) -> Prefix:
@@ -157,13 +75,21 @@ def parse_prefix(text: str, *, task_labels: bool = False) -> Prefix:
     prefix = Prefix()
     at = _wrappers(text, prefix, task_labels)
     at = _skip_blank(text, at)
-    after = parse_stamp(text, at, prefix)
+    after = _stamp(text, at, prefix)
+    if after == at and prefix.ts == NO_TIME:
+        after = _labelled_host(text, at, prefix)
     if after == at:
         lead = _LEAD.match(text, at)
         after = parse_stamp(text, lead.end(), prefix) if lead else at
         after = after if lead and after != lead.end() else at
     if after != at:
+        after += text[after : after + 1] in ('"', "'")
         at = _behind_stamp(text, after, prefix)
+        # a collector's stamp or label before the program's own
+        at = _skip_blank(text, at)
+        if text[at : at + 1] in ("[", "(", "<"):
+            at = _skip_blank(text, _wrappers(text, prefix, False, at))
+        at = _stamp(text, at, prefix)
     _nccl_head(text, at, prefix)
     level = _LEVEL.match(text, at)
     if level:
@@ -176,8 +102,33 @@ def parse_prefix(text: str, *, task_labels: bool = False) -> Prefix:
     return prefix
 
 
-def _wrappers(text: str, prefix: Prefix, task_labels: bool) -> int:
-    at = 0
+def _stamp(text: str, at: int, prefix: Prefix) -> int:
+    """Read a stamp; one that follows an outer stamp only adds what that did not say."""
+    if prefix.ts == NO_TIME:
+        return parse_stamp(text, at, prefix)
+    inner = Moment()
+    after = parse_stamp(text, at, inner)
+    if inner.uptime != NO_TIME:
+        prefix.uptime, prefix.kernel = inner.uptime, True
+    if inner.quality > prefix.quality:
+        prefix.ts, prefix.quality, prefix.yearless, prefix.zoned = inner.ts, inner.quality, inner.yearless, inner.zoned
+    return after
+
+
+def _labelled_host(text: str, at: int, prefix: Prefix) -> int:
+    """``host: `` as pdsh, clush and Ansible write it, if a time stamp follows."""
+    label = _LABELLED.match(text, at)
+    if label is None:
+        return at
+    after = parse_stamp(text, label.end(), prefix)
+    if after == label.end():
+        return at
+    if any(c.isdigit() for c in label[1]) and not _NO_HOST.match(label[1]) and is_host_name(label[1]):
+        prefix.host = label[1]
+    return after
+
+
+def _wrappers(text: str, prefix: Prefix, task_labels: bool, at: int = 0) -> int:
     for _ in range(4):
         match = _WRAPPER.match(text, at)
         if match is None or (match["task"] is not None and not task_labels):
@@ -192,8 +143,17 @@ def _wrappers(text: str, prefix: Prefix, task_labels: bool) -> int:
             prefix.task = int(match["task"])
         elif match["pod"]:
             prefix.pod = match["pod"]
+        elif match["node"]:
+            prefix.host = match["node"]
         elif match["cri"]:
             parse_stamp(match["cri"], 0, prefix)
+        elif match["pid"]:
+            prefix.pid = int(match["pid"])
+            if match["ip"] and is_host_name(match["ip"]):
+                prefix.host = match["ip"]
+        elif match["kmsg"]:
+            prefix.uptime, prefix.kernel = int(match["micros"]) * 1000, True
+            prefix.ts, prefix.quality = prefix.uptime, TimeQuality.UPTIME
         elif match["facility"] or match["pri"]:
             prefix.kernel = True
         at = match.end()
@@ -205,7 +165,7 @@ def _behind_stamp(text: str, at: int, prefix: Prefix) -> int:
     match = _HOST.match(text, at)
     if match and not match[2].startswith("["):
         process = match[2].split("[", 1)[0]
-        if prefix.yearless or process in _SYSTEM or "[" in match[2]:
+        if prefix.syslog or process in _SYSTEM or "[" in match[2]:
             prefix.host, prefix.process, prefix.kernel = match[1], process, True
             at = match.end()
             inner = Prefix()
@@ -214,6 +174,9 @@ def _behind_stamp(text: str, at: int, prefix: Prefix) -> int:
                 prefix.uptime = inner.uptime
                 at = after
             return at
+    match = _GLOG_PLACE.match(text, at)
+    if match:
+        return match.end()
     match = _RFC5424_HOST.match(text, at)
     if match and prefix.kernel:
         prefix.host, prefix.process = match[1], match[2]

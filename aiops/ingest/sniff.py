@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import NamedTuple
 
 KINDS = ("kernel", "training", "scheduler", "kubernetes", "slurm", "metrics", "manifest", "text", "binary", "empty")
 """``kernel`` system and kernel logs · ``training`` output of jobs · ``scheduler`` daemon logs · ``kubernetes`` objects ·
@@ -13,10 +14,14 @@ SCANNED = frozenset({"kernel", "training", "scheduler", "text"})
 """Kinds whose lines are scanned for signals."""
 
 _KERNEL_LINE = re.compile(
-    rb"^(?:<\d+>)?(?:[a-z]{3,8} *:[a-z]{3,6} *: )?"
-    rb"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]+ [\w.@/-]+(?:\[\d+\])?: "
-    rb"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.,\d]*(?:Z|[+-]\d\d:?\d\d) [\w.-]+ [\w.@/-]+(?:\[\d+\])?: "
+    rb"^(?:[A-Za-z][\w.-]{0,60}: )?(?:<\d+>(?:1 )?)?(?:[a-z]{3,8} *:[a-z]{3,6} *: )?"
+    rb"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)? [\w.-]+ [\w.@/()-]+(?:\[\d+\])?: "
+    rb"|(?:[A-Z][a-z]{2} )?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,\d]*(?:Z| [A-Z]{3,4}|[+-]\d\d:?\d\d) [\w.-]+ "
+    rb"(?:[\w.@/()-]+(?:\[\d+\])?: |\S+ \S+ \S+ (?:-|\[))"
+    rb"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{6}[+-]\d\d:\d\d "
     rb"|\[ *\d{1,10}\.\d{6}\] "
+    rb"|\d{10}\.\d{6} [\w.-]+ [\w.@/()-]+(?:\[\d+\])?: "
+    rb"|\d{1,4},\d{1,19},\d{1,19},[^;\n]{1,80};"
     rb"|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\] )",
     re.M,
 )
@@ -50,26 +55,40 @@ def is_binary(head: bytes) -> bool:
     return control + broken > len(sample) * 3 // 20
 
 
-def sniff(head: bytes, documents: tuple[tuple[str, Callable[[bytes], str | None]], ...]) -> tuple[str, str]:
-    """(kind, format) of a file from a sample of its bytes.
+class Sniffed(NamedTuple):
+    """What a file is, and which evidence decided."""
+
+    kind: str
+    format: str
+    why: str
+
+
+def sniff(head: bytes, documents: tuple[tuple[str, Callable[[bytes], str | None]], ...]) -> Sniffed:
+    """Kind and format of a file from a sample of its bytes.
 
     ``documents`` are the sniffers of structured formats, asked in order before the log dialects are counted.
     """
     if not head.strip(b"\x00\r\n\t "):
-        return "empty", ""
+        return Sniffed("empty", "", "nothing but blanks")
     if is_binary(head):
-        return "binary", ""
+        return Sniffed("binary", "", "control characters or bytes that are no UTF-8")
     for kind, sniffer in documents:
         found = sniffer(head)
         if found:
-            return kind, found
+            return Sniffed(kind, found, f"has the fields of {found}")
     lines = max(1, head.count(b"\n"))
     kernel = len(_KERNEL_LINE.findall(head))
     scheduler = len(_SCHEDULER_LINE.findall(head))
     if kernel * 2 > lines and kernel >= scheduler:
-        return "kernel", "syslog"
+        return Sniffed(
+            "kernel", "syslog", f"{kernel} of {lines} sampled lines begin like those of a kernel or system log"
+        )
     if scheduler * 3 > lines:
-        return "scheduler", "slurm"
-    if _TRAINING.search(head):
-        return "training", "log"
-    return ("kernel", "syslog") if kernel else ("text", "")
+        return Sniffed("scheduler", "slurm", f"{scheduler} of {lines} sampled lines are those of a scheduler's daemon")
+    word = _TRAINING.search(head)
+    if word:
+        said = word[0].decode("utf-8", "replace")
+        return Sniffed("training", "log", f"it says {said!r} and {kernel} of {lines} lines are those of a system log")
+    if kernel:
+        return Sniffed("kernel", "syslog", f"{kernel} of {lines} sampled lines begin like those of a system log")
+    return Sniffed("text", "", "no known form")

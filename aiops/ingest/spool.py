@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import contextlib
+import glob
 import lzma
 import os
 import stat
@@ -62,6 +63,8 @@ class Spool:
         Raises:
             InputError: a named path is missing or cannot be read at all.
         """
+        paths = _expand(paths)
+        names = _names(paths)
         for text in paths:
             if text == "-":
                 yield from self._open("stdin", self._pipe(sys.stdin.buffer), 0)
@@ -76,13 +79,13 @@ class Spool:
             if stat.S_ISDIR(mode):
                 if not os.access(path, os.R_OK | os.X_OK):
                     raise InputError("the directory cannot be read (permission denied)", path=text)
-                prefix = "" if len(paths) == 1 else f"{path.name}/"
+                prefix = "" if len(paths) == 1 else f"{names[text]}/"
                 for name, file in self._walk(path):
                     yield from self._open(prefix + name, file, 0)
             elif stat.S_ISREG(mode):
                 if not os.access(path, os.R_OK):
                     raise InputError("the file cannot be read (permission denied)", path=text)
-                yield from self._open(path.name, path, 0)
+                yield from self._open(names[text], path, 0)
             elif stat.S_ISFIFO(mode):
                 with open(path, "rb") as pipe:
                     spooled = self._pipe(pipe)
@@ -211,12 +214,12 @@ class Spool:
         return True
 
     def _member(self, inner: str, stream: IO[bytes], packed: int, depth: int) -> Iterator[tuple[str, Path]]:
-        target = self._new()
+        target = self.new_file()
         self._copy(inner, stream, target, packed)
         yield from self._open(inner, target, depth + 1)
 
     def _decompress(self, name: str, path: Path, kind: str) -> Path | None:
-        target = self._new()
+        target = self.new_file()
         packed = path.stat().st_size
         with _open_compressed(path, kind) as stream:
             return target if self._copy(name, stream, target, packed) or target.stat().st_size else None
@@ -250,7 +253,7 @@ class Spool:
                 out.write(chunk)
 
     def _pipe(self, stream: IO[bytes]) -> Path:
-        target = self._new()
+        target = self.new_file()
         with open(target, "wb") as out:
             while chunk := stream.read(_CHUNK):
                 self._budget.left -= len(chunk)
@@ -260,12 +263,44 @@ class Spool:
                 out.write(chunk)
         return target
 
-    def _new(self) -> Path:
+    def new_file(self) -> Path:
+        """A name in the private directory that is not in use."""
         self._next += 1
         return self.directory / f"{self._next:06d}"
 
+    def reserve(self, size: int) -> bool:
+        """True if ``size`` more bytes may be written to the private directory; they then count as used."""
+        if size > self._budget.left:
+            return False
+        self._budget.left -= size
+        return True
+
     def _problem(self, source: str, reason: str) -> None:
         self.problems.append(Problem(source, reason))
+
+
+def _expand(paths: list[str]) -> list[str]:
+    """A pattern that the shell has left alone stands for the files it fits; each path counts once."""
+    found: list[str] = []
+    for text in paths:
+        if text != "-" and any(c in text for c in "*?[") and not os.path.lexists(text):
+            fits = sorted(glob.glob(text, recursive=True))
+            if not fits:
+                raise InputError("no file fits this pattern", path=text)
+            found += fits
+        else:
+            found.append(text)
+    return list(dict.fromkeys(found))
+
+
+def _names(paths: list[str]) -> dict[str, str]:
+    """Names in the case: the last part of each path, or as much of it as keeps them apart."""
+    short = {text: Path(text).name or Path(text).resolve().name for text in paths}
+    if len(set(short.values())) == len(short):
+        return short
+    full = {text: str(Path(text).absolute()) for text in paths if text != "-"}
+    common = os.path.commonpath([os.path.dirname(name) for name in full.values()])
+    return {text: os.path.relpath(name, common) for text, name in full.items()}
 
 
 def _archive_errors() -> tuple[type[BaseException], ...]:
