@@ -100,7 +100,7 @@ def _slow(case: Case, waits: list[Event], saved: list[Event]) -> Finding | None:
 def _stalled(case: Case, waits: list[Event], saved: list[Event]) -> Finding | None:
     """The last thing that training did was to start a save."""
     begun = evidence_rows(case, "ckpt.started", "ckpt.async")
-    said = evidence_rows(case, "ckpt.save_stall")
+    said = [e for e in evidence_rows(case, "ckpt.save_stall") if not any(_follows(done, e) for done in saved)]
     if said:
         proof = said
     elif begun and waits:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 
@@ -17,6 +18,18 @@ TOGETHER_NS = 60 * 1_000_000_000
 FLAPS = 2
 LARGE = 1_000
 """Bytes above which a probe is a large one; below it fits every MTU."""
+_GROUPCAST = re.compile(r"DST=(?:22[4-9]|23\d|255)\.|DST=ff0")
+"""Multicast and broadcast: every firewall drops some, and no rank needs it."""
+_STUCK = (
+    "net.no_route",
+    "net.rendezvous_timeout",
+    "net.connect_refused",
+    "net.peer_closed",
+    "nccl.init_failed",
+    "nccl.error",
+    "gloo.timeout",
+    "nccl.watchdog_timeout",
+)
 LOSSY = 2.0
 """Per cent of packets lost that no healthy fabric shows."""
 
@@ -26,8 +39,8 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
 
     ``net.link_flap`` and ``net.link_down`` for ports of drivers that only this detector reads, ``net.switch_down``
     (ports of several hosts within a minute, or a monitor's word; fields ``hosts``), ``net.optic``, ``net.congestion``,
-    ``net.ping_loss`` (ROOT: large packets are lost, small ones pass), ``net.no_route`` and ``net.nccl_interface``
-    (ROOT if the ranks never came to train together), ``nccl.ib_completion_error`` with ``at_start`` (ROOT: the queue
+    ``net.ping_loss`` (ROOT: large packets are lost, small ones pass), ``net.no_route``, ``net.firewall_drop`` and
+    ``net.nccl_interface`` (ROOT if the ranks never came to train together), ``nccl.ib_completion_error`` with ``at_start`` (ROOT: the queue
     pairs never worked).
     """
     findings = [*_ports(case), *_switch(case, catalog), *_sizes(case)]
@@ -187,6 +200,12 @@ def _set_up(case: Case, catalog: Catalog) -> list[Finding]:
         finding = finding_of(case, catalog.by_id["net.no_route"], ignored)
         finding.role = Role.ECHO if began else Role.ROOT
         finding.node = None
+        findings.append(finding)
+    dropped = [event for event in evidence_rows(case, "net.firewall_drop") if not _GROUPCAST.search(event.text)]
+    if dropped:
+        finding = finding_of(case, catalog.by_id["net.firewall_drop"], dropped)
+        stuck = evidence_rows(case, *_STUCK)
+        finding.role = Role.ROOT if stuck and not began else Role.CONTEXT
         findings.append(finding)
     interface = evidence_rows(case, "net.nccl_interface")
     if interface:
