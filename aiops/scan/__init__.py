@@ -26,7 +26,7 @@ class _Box:
 
 
 _rules: dict[_Box, RuleSet] = {}
-_engines: dict[tuple[_Box, str], Engine] = {}
+_engines: dict[tuple[_Box, str, Path | None], Engine] = {}
 _MOST = 4
 
 
@@ -45,14 +45,16 @@ def make_scanner(
             del _rules[next(iter(_rules))]
         _rules[box] = RuleSet(catalog.signals, cache_dir)
     rules = _rules[box]
-    if (box, engine) not in _engines:
+    key = (box, engine, cache_dir)
+    if key not in _engines:
         while len(_engines) >= _MOST:
             del _engines[next(iter(_engines))]
-        _engines[box, engine] = make_engine(rules.program, cache_dir, engine)
-    return Scanner(rules, _engines[box, engine], keep=keep)
+        _engines[key] = make_engine(rules.program, cache_dir, engine)
+    return Scanner(rules, _engines[key], keep=keep)
 
 
 def scanner_at_hand(catalog: Catalog) -> Scanner:
     """A scanner that has been made for this catalog, or a new one."""
     box = _Box(catalog)
-    return make_scanner(catalog, engine=next((engine for known, engine in _engines if known == box), "auto"))
+    made = next((key for key in _engines if key[0] == box), (box, "auto", None))
+    return make_scanner(catalog, engine=made[1], cache_dir=made[2])

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiops.catalog import load_catalog
-from aiops.scan import make_scanner
+from aiops.scan import Scanner, make_scanner
+from aiops.scan.engine import make_engine
 from aiops.scan.rules import RuleSet, trim_tail
 
 CATALOG = load_catalog()
@@ -129,8 +130,19 @@ def test_one_enormous_line_stays_bounded_and_its_hits_are_found(tmp_path: Path) 
 
 def test_database_is_kept_between_runs_and_a_damaged_one_is_rebuilt(tmp_path: Path) -> None:
     data = corpus(3, 50)
-    first = {hit.line for hit in make_scanner(CATALOG, cache_dir=tmp_path).scan_bytes(data)}
+
+    def lines() -> set[int]:
+        # an engine of its own each time: make_scanner would hand out the one in memory
+        rules = RuleSet(CATALOG.signals, tmp_path)
+        return {hit.line for hit in Scanner(rules, make_engine(rules.program, tmp_path)).scan_bytes(data)}
+
+    first = lines()
     [kept] = list(tmp_path.glob("*.hsdb"))
-    assert {hit.line for hit in make_scanner(CATALOG, cache_dir=tmp_path).scan_bytes(data)} == first
+    [forms] = list(tmp_path.glob("*.json"))
+    assert lines() == first
+    whole = kept.read_bytes()
     kept.write_bytes(b"damaged")
-    assert {hit.line for hit in make_scanner(CATALOG, cache_dir=tmp_path).scan_bytes(data)} == first
+    forms.write_bytes(b"damaged")
+    assert lines() == first
+    assert len(kept.read_bytes()) == len(whole)
+    assert forms.read_bytes() != b"damaged"
