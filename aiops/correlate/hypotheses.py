@@ -207,9 +207,10 @@ def _order_in_time(
         and not f.inexact
         and strongest[f.id] >= 2.0
     ]
-    if not any(f.first < began for f in rivals):
-        hypothesis.terms.append(Term("comes first", FIRST, "no other sign that it does not explain is earlier"))
     failed = failure_time(findings, scope)
+    harmless = failed != NO_TIME and not hypothesis.failure.explains_death
+    if not harmless and not any(f.first < began for f in rivals):
+        hypothesis.terms.append(Term("comes first", FIRST, "no other sign that it does not explain is earlier"))
     if failed != NO_TIME and began > failed + AFTERMATH_MARGIN_S * 1e9 and hypothesis.failure.explains_death:
         late = (began - failed) / 1e9
         hypothesis.terms.append(
@@ -278,7 +279,7 @@ def _leave_unexplained(hypothesis: Hypothesis, strongest: Mapping[str, float], f
 
 def _suspect(case: Case, failure: FailureClass, causes: list[Finding], scope: JobScope) -> Suspect:
     head = causes[0]
-    suspect = Suspect(failure.culprit, job=scope.job)
+    suspect = Suspect("gpu" if head.fields.get("same_gpu") else failure.culprit, job=scope.job)
     for finding in causes:
         if finding.fields.get("all_ranks"):
             continue

@@ -47,6 +47,16 @@ class Hypothesis:
     confidence: float = 0.0
 
     @property
+    def follows_gpu(self) -> bool:
+        """The same software-looking fault hits one GPU in several jobs: then the GPU is at fault (TAXONOMY, rule of 13 and 31)."""
+        return bool(self.causes) and bool(self.causes[0].fields.get("same_gpu"))
+
+    @property
+    def hardware(self) -> bool:
+        """The class is one of hardware, or the fault follows the GPU."""
+        return self.failure.hardware or self.follows_gpu
+
+    @property
     def score(self) -> float:
         """Sum of all terms."""
         return sum(term.value for term in self.terms)

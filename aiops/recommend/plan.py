@@ -90,7 +90,7 @@ def recommend(case: Case, incident: IncidentDraft, catalog: Catalog, settings: S
             continue
         if (
             ActionName(step.action) in DISRUPTIVE
-            and best.failure.requeue != "exclude_nodes"
+            and not (best.follows_gpu or best.failure.requeue == "exclude_nodes")
             and best.failure.explains_death
         ):
             continue
@@ -102,8 +102,9 @@ def recommend(case: Case, incident: IncidentDraft, catalog: Catalog, settings: S
 
 def _steps(catalog: Catalog, incident: IncidentDraft, nodes: list[str]) -> list[Step]:
     """The playbook of the class, with the reset or reboot that the driver itself asks for (Xid 154) if it has none."""
-    steps = list(catalog.playbooks[incident.best.failure.playbook].steps)
-    wanted = next((str(f.fields["recovery"]) for f in incident.best.causes if f.fields.get("recovery")), "")
+    best = incident.best
+    steps = list(catalog.playbooks["replace_node_reset" if best.follows_gpu else best.failure.playbook].steps)
+    wanted = next((str(f.fields["recovery"]) for f in best.causes if f.fields.get("recovery")), "")
     asked = "reboot_node" if "eboot" in wanted else "reset_gpu" if "eset" in wanted else ""
     if asked and nodes and all(step.action not in (asked, "reboot_node") for step in steps):
         why = f"The driver asks for it: {wanted} (Xid 154). Only after the node is drained."
@@ -135,8 +136,7 @@ def _nodes_to_leave(incident: IncidentDraft) -> list[str]:
 
 
 def _requeue(incident: IncidentDraft, nodes: list[str]) -> tuple[str, str]:
-    failure = incident.best.failure
-    verdict = failure.requeue
+    verdict = "exclude_nodes" if incident.best.follows_gpu else incident.best.failure.requeue
     if verdict == "exclude_nodes":
         if nodes:
             return verdict, f"The fault stays with {', '.join(nodes)}; everything else may be used."

@@ -119,7 +119,7 @@ def _incident(case: Case, number: int, draft: IncidentDraft, plan: Plan, setting
         title=title,
         failure_class=failure.id,
         confidence=best.confidence,
-        hardware=failure.hardware,
+        hardware=best.hardware,
         culprit=_culprit(best.suspect),
         culprits=[_culprit(s) for s in draft.suspects],
         hypotheses=[_hypothesis(h) for h in _distinct(draft.hypotheses)],
