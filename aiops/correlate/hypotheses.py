@@ -135,8 +135,10 @@ def _hypothesis(
 
 def _explain(hypothesis: Hypothesis, findings: list[Finding], scope: JobScope) -> None:
     own = {finding.id for finding in hypothesis.causes}
+    by_name, by_family = _effects(hypothesis.failure)
     for finding in findings:
-        if finding.id in own or not in_scope(finding, scope):
+        name = finding.sign
+        if finding.id in own or not (name in by_name or name.startswith(by_family)) or not in_scope(finding, scope):
             continue
         if _matches_any(hypothesis.failure.effects, finding) and _related(hypothesis, finding):
             hypothesis.explained.append(finding)
@@ -176,6 +178,12 @@ def _related(hypothesis: Hypothesis, finding: Finding) -> bool:
     return finding.first >= hypothesis.began - AFTERMATH_MARGIN_S * 1e9
 
 
+def _effects(failure: FailureClass) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Names of the signs that a class may have as effects, and the beginnings of families of them."""
+    names = [sign.sign for sign in failure.effects]
+    return frozenset(names), tuple(name[:-1] for name in names if name.endswith(".*"))
+
+
 def _matches_any(signs: Iterable[Sign], finding: Finding) -> bool:
     return any(sign.matches(finding.sign, finding.fields) for sign in signs)
 
@@ -197,15 +205,11 @@ def _order_in_time(
     began = hypothesis.began
     if began == NO_TIME:
         return
+    own = {f.id for f in hypothesis.causes} | {f.id for f in hypothesis.explained}
     rivals = [
         f
         for f in findings
-        if f.id in strongest
-        and f not in hypothesis.causes
-        and f not in hypothesis.explained
-        and f.first != NO_TIME
-        and not f.inexact
-        and strongest[f.id] >= 2.0
+        if f.id in strongest and f.id not in own and f.first != NO_TIME and not f.inexact and strongest[f.id] >= 2.0
     ]
     failed = failure_time(findings, scope)
     harmless = failed != NO_TIME and not hypothesis.failure.explains_death

@@ -21,9 +21,13 @@ from aiops.scan.engine import make_engine
 from aiops.scan.ranges import Range, ranges_of
 from aiops.scan.rules import Program
 from aiops.scan.scanner import HitLine, Scanner
+from aiops.scan.storm import ORDINARY
 
 WORTHWHILE = 48 << 20
 """Bytes from which on worker processes pay for their start."""
+_SHARED = 8 * ORDINARY
+"""Ordinary lines kept one by one for each rule in all files together, if there is much to read: the ranks of a job print
+the same progress lines, and detail is worth less the more of them do."""
 _BATCH = 16 << 20
 """Bytes of small files that travel together."""
 _MOST = 256
@@ -71,15 +75,16 @@ def scan_files(scanner: Scanner, paths: Sequence[Path], jobs: int | None = None)
     Raises:
         OSError: a file cannot be read.
     """
+    total = sum(path.stat().st_size for path in paths)
+    few = min(ORDINARY, _SHARED // len(paths)) if total >= WORTHWHILE else ORDINARY
     if jobs is None:
-        total = sum(path.stat().st_size for path in paths)
         jobs = min(len(os.sched_getaffinity(0)), total // (WORTHWHILE // 2)) if total >= WORTHWHILE else 1
     pieces = _pieces(paths)
     answers: Iterator[tuple[Piece, tuple[list[HitLine], int]]]
     if jobs < 2:
-        answers = ((piece, answer) for piece in pieces for answer in scan_pieces(scanner, [piece]))
+        answers = ((piece, answer) for piece in pieces for answer in scan_pieces(scanner, [piece], few))
     else:
-        answers = _from_workers(scanner, pieces, jobs)
+        answers = _from_workers(scanner, pieces, jobs, few)
     file, lines = -1, 0
     waiting: Found | None = None
     for piece, (hits, count) in answers:
@@ -95,9 +100,9 @@ def scan_files(scanner: Scanner, paths: Sequence[Path], jobs: int | None = None)
         yield _closed(waiting)
 
 
-def scan_pieces(scanner: Scanner, pieces: Sequence[Piece]) -> Answer:
+def scan_pieces(scanner: Scanner, pieces: Sequence[Piece], few: int) -> Answer:
     """The task of a worker: for each piece its hit lines, numbered from its own beginning, and its number of lines."""
-    return [(list(scanner.scan_range(piece.path, piece.range)), scanner.lines) for piece in pieces]
+    return [(list(scanner.scan_range(piece.path, piece.range, few)), scanner.lines) for piece in pieces]
 
 
 def _closed(found: Found) -> Found:
@@ -124,7 +129,7 @@ def _batches(pieces: Iterator[Piece]) -> Iterator[list[Piece]]:
 
 
 def _from_workers(
-    scanner: Scanner, pieces: Iterator[Piece], jobs: int
+    scanner: Scanner, pieces: Iterator[Piece], jobs: int, few: int
 ) -> Iterator[tuple[Piece, tuple[list[HitLine], int]]]:
     batches = _batches(pieces)
     tasks: dict[int, list[Piece]] = {}
@@ -134,7 +139,7 @@ def _from_workers(
     more = True
     try:
         workers += (_start() for _ in range(jobs))
-        setup = (scanner.program, scanner.engine.name, scanner.engine.dump(), scanner.keep)
+        setup = (scanner.program, scanner.engine.name, scanner.engine.dump(), scanner.keep, few)
         for worker in workers:
             _send(worker, setup)
         while more or tasks:
@@ -152,7 +157,7 @@ def _from_workers(
                 given += 1
             while turn in tasks and turn not in answers:
                 if not any(turn in worker.tasks for worker in workers):
-                    answers[turn] = scan_pieces(scanner, tasks[turn])  # its worker died
+                    answers[turn] = scan_pieces(scanner, tasks[turn], few)  # its worker died
                 else:
                     _collect(workers, answers)
                     workers = [worker for worker in workers if not worker.pipe.closed]
@@ -212,13 +217,13 @@ def _serve(pipe: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt means
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
-        setup: tuple[Program, str, bytes, int | None] = pipe.recv()
-        program, engine, compiled, keep = setup
+        setup: tuple[Program, str, bytes, int | None, int] = pipe.recv()
+        program, engine, compiled, keep, few = setup
         scanner = Scanner(program, make_engine(program, None, engine, compiled), keep=keep)
         while True:
             batch: list[Piece] = pipe.recv()
             try:
-                answer: Answer | OSError = scan_pieces(scanner, batch)
+                answer: Answer | OSError = scan_pieces(scanner, batch, few)
             except OSError as error:
                 answer = error
             pipe.send(answer)

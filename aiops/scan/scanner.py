@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from aiops.scan.engine import Engine
 from aiops.scan.ranges import Range, ranges_of
 from aiops.scan.rules import Program, RuleSet
-from aiops.scan.storm import Ints, StormGuard
+from aiops.scan.storm import ORDINARY, Ints, StormGuard
 
 BLOCK = 1 << 19
 """Bytes looked at in one go; small enough to stay in the processor's cache between the passes over it."""
@@ -101,15 +101,16 @@ class Scanner:
             lines += self.lines
         self.lines = lines
 
-    def scan_range(self, path: Path, part: Range) -> Iterator[HitLine]:
-        """Hit lines of a part of a file that begins at a line; lines are numbered from its beginning.
+    def scan_range(self, path: Path, part: Range, few: int = ORDINARY) -> Iterator[HitLine]:
+        """Hit lines of a part of a file that begins at a line; lines are numbered from its beginning. ``few`` is the
+        file's budget for rules of ordinary lines.
 
         Raises:
             OSError: the file cannot be read.
         """
         with open(path, "rb", buffering=0) as handle:
             source = _File(handle.fileno(), part.stop, self._block)
-            yield from self._hit_lines(source, part.start, part.stop, part.of)
+            yield from self._hit_lines(source, part.start, part.stop, part.of, few)
 
     def scan_bytes(self, data: bytes) -> Iterator[HitLine]:
         """Hit lines of text in memory."""
@@ -125,10 +126,10 @@ class Scanner:
             size = os.fstat(handle.fileno()).st_size
             yield from self._pairs(_File(handle.fileno(), size, self._block), 0, size)
 
-    def _hit_lines(self, source: _Bytes, start: int, stop: int, ranges: int) -> Iterator[HitLine]:
+    def _hit_lines(self, source: _Bytes, start: int, stop: int, ranges: int, few: int = ORDINARY) -> Iterator[HitLine]:
         guard = None
         if self.keep is not None:
-            guard = StormGuard(self.program.size, self.keep, self.program.ordinary, ranges)
+            guard = StormGuard(self.program.size, self.keep, self.program.ordinary, ranges, few)
         for found in self._pairs(source, start, stop):
             weights = None
             if guard is not None:

@@ -11,8 +11,8 @@ Ints = NDArray[np.int64]
 
 _NOVEL = 2_000
 """Different texts of a rule that are kept although the rule is being thinned out."""
-_ORDINARY = 256
-"""Hits kept one by one for a rule that hits ordinary lines, such as progress lines."""
+ORDINARY = 256
+"""Hits of a file kept one by one for a rule that hits ordinary lines, such as progress lines."""
 _LEAST = 32
 _TEXT = 48
 """Bytes before the end of a hit that make its text."""
@@ -28,13 +28,13 @@ class StormGuard:
     add up; the last one is never lost. All this depends on the hits alone, never on blocks or processes.
     """
 
-    def __init__(self, size: int, keep: int, ordinary: frozenset[int], ranges: int = 1) -> None:
+    def __init__(self, size: int, keep: int, ordinary: frozenset[int], ranges: int = 1, few: int = ORDINARY) -> None:
         """``size`` rules; ``ordinary`` are rules whose text differs on every line anyway (numbers), so that novelty says
-        nothing; ``keep`` is shared by the ``ranges`` of a file."""
+        nothing, and keep ``few``; both budgets are shared by the ``ranges`` of a file."""
         self._limit = np.full(size, max(min(keep, _LEAST), keep // ranges), dtype=np.int64)
         self._ordinary = np.zeros(size, dtype=bool)
         self._ordinary[list(ordinary)] = True
-        few = max(_LEAST, _ORDINARY // ranges)
+        few = max(_LEAST, few // ranges)
         self._limit[self._ordinary] = np.minimum(self._limit[self._ordinary], few)
         self._novel = max(_LEAST, _NOVEL // ranges)
         self._seen = np.zeros(size, dtype=np.int64)

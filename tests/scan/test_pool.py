@@ -68,6 +68,25 @@ def test_storm_over_many_ranges_keeps_its_count(logs: list[Path], tmp_path: Path
     assert any(b": 31," in hit.text for hit in hits)
 
 
+def test_many_large_logs_share_what_is_kept_of_progress_lines(
+    logs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = []
+    for rank in range(32):
+        paths.append(tmp_path / f"progress_{rank}.log")
+        paths[-1].write_text("".join(f"step={step} loss=2.{step} lr=1e-4\n" for step in range(400)))
+    detailed = flat(paths, 1)
+    monkeypatch.setattr(pool, "WORTHWHILE", 1 << 10)
+    shared = flat(paths, 1)
+    assert len(shared) < len(detailed) / 2
+    rule = next(r.id for r in make_scanner(CATALOG).rules.rules if r.signal.id == "train.progress")
+    for hits in (detailed, shared):
+        lines = [(file, line) for file, _, line, _, rules in hits if rule in dict(rules)]  # type: ignore[call-overload]
+        assert lines[-1] == (31, 400)
+        counts = [dict(rules).get(rule, 0) for *_, rules in hits]  # type: ignore[call-overload]
+        assert sum(counts) == 32 * 400
+
+
 def test_killed_workers_lose_nothing(logs: list[Path]) -> None:
     alone = flat(logs, 1)
     found = scan_files(make_scanner(CATALOG), logs, 2)
