@@ -14,7 +14,7 @@ from aiops.model.finding import EvidenceRef, Finding, Role
 
 _BLOCK = re.compile(
     r"time +: (?P<time>\d{4}-\d\d-\d\d_\d\d:\d\d:\d\d)[^\n]*\n[^\n]*?host +: (?P<host>[\w.-]+)[^\n]*\n"
-    r"[^\n]*?rank +: (?P<rank>\d+) \(local_rank: (?P<local>\d+)\)"
+    r"[^\n]*?rank +: (?P<rank>\d{1,9}) \(local_rank: (?P<local>\d{1,9})\)"
 )
 _SIGNALS = {
     1: "SIGHUP",
@@ -86,7 +86,7 @@ def _exits(case: Case) -> list[Exit]:
     ]
     for event in evidence_rows(case, "srun.task_exit"):
         code = int(event.fields["code"]) if "code" in event.fields else _WORDS.get(str(event.fields["how"]), 1)
-        tasks = re.findall(r"\d+(?:-\d+)?", str(event.fields["tasks"]))
+        tasks = re.findall(r"\d{1,9}(?:-\d{1,9})?", str(event.fields["tasks"]))
         rank = int(tasks[0]) if len(tasks) == 1 and tasks[0].isdigit() else None
         exits.append(Exit(code, rank, str(event.fields["host"]), event.ts if known(event) else NO_TIME, event))
     for event in evidence_rows(case, "mpirun.exit"):

@@ -10,7 +10,7 @@ from aiops.model.case import Case
 from aiops.model.event import Event, Severity
 from aiops.model.finding import Finding, Role
 
-_NUMBER = r"[\"']?[ :=]{1,3}(\d+(?:\.\d+)?) ?([KMGT]i?B?|%)?"
+_NUMBER = r"[\"']?[ :=]{1,3}(\d{1,18}(?:\.\d{1,9})?) ?([KMGT]i?B?|%)?"
 _HOST = re.compile(
     r"\b(?:rss|host[ _]?mem(?:ory)?|cpu[ _](?:mem(?:ory)?|vm|ram)|ram(?:_used)?|process[ _]mem(?:ory)?|vms)"
     r"(?:[ _](?:used|usage|gb|mb|gib|mib))?" + _NUMBER,
@@ -21,6 +21,9 @@ _GPU = re.compile(
     r"(?:[ _](?:alloc(?:ated)?|used|usage|gb|mb|gib|mib|reserved))?" + _NUMBER,
     re.I,
 )
+_HOST_WORDS = ("rss", "mem", "vm", "ram")
+_GPU_WORDS = ("mem", "alloc", "reserved", "vram")
+"""Each match of the patterns holds one of their words: most progress lines tell of no memory at all."""
 _UNIT = {"K": 2.0**-20, "M": 2.0**-10, "G": 1.0, "T": 2.0**10}
 FEWEST = 8
 """Values below which no trend is read."""
@@ -40,11 +43,20 @@ def memory_growth(case: Case) -> list[Finding]:
     findings = []
     for events in by_rank.values():
         events.sort(key=in_time)
-        host = _series(events, _HOST)
-        gpu = _series(events, _GPU, without=_HOST)
+        host = _series(_with(events, _HOST_WORDS), _HOST)
+        gpu = _series(_with(events, _GPU_WORDS), _GPU, without=_HOST)
         findings += [_finding(case, "metric.rss_growth", "Host memory", host)] if _rises(host) else []
         findings += [_finding(case, "metric.mem_growth", "GPU memory", gpu)] if _rises(gpu) else []
     return findings
+
+
+def _with(events: Sequence[Event], words: tuple[str, ...]) -> list[Event]:
+    found = []
+    for event in events:
+        lower = event.text.lower()
+        if any(word in lower for word in words):
+            found.append(event)
+    return found
 
 
 def _series(

@@ -11,7 +11,7 @@ from aiops.model.event import Event, TimeQuality
 
 _WINDOW = 48 << 10
 _HEAD = "Traceback (most recent call last):"
-_FRAME = re.compile(r'^\s+File "(?P<file>[^"\n]{1,400})", line (?P<line>\d+)(?:, in (?P<func>[^\n]{1,120}))?')
+_FRAME = re.compile(r'^\s+File "(?P<file>[^"\n]{1,400})", line (?P<line>\d{1,9})(?:, in (?P<func>[^\n]{1,120}))?')
 _RAISED = re.compile(r"^(?P<type>[A-Za-z_][\w.]{0,120})(?:: ?(?P<message>.*))?$")
 _LIBRARY = re.compile(
     r"/(?:site|dist)-packages/|/lib/python\d|^<|/(?:torch|transformers|lightning|deepspeed|megatron|accelerate|ray|"

@@ -16,7 +16,7 @@ from aiops.model.finding import Finding, Role
 
 _CAUSED_BY = re.compile(r"caused by previous Xid:? (\d+)", re.I)
 _ACTION = re.compile(r"\(([^()]+)\)\s*$")
-_PID = re.compile(r"pid='?(\d+)")
+_PID = re.compile(r"pid='?(\d{1,10})")
 _OLD_BUS = re.compile(r"^([0-9A-Fa-f]{4}):([0-9A-Fa-f]{2})$")
 ECHOES = frozenset({43, 45})
 """43: the channel was stopped because of an application fault; 45: clean-up after another error. Never a root."""

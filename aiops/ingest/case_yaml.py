@@ -189,7 +189,7 @@ class _Reader:
                     continue
                 for index, index_node, pci in self._open_pairs(value, "gpus"):
                     bus = canonical_pci(self._text(pci))
-                    if not index.isdigit() or bus is None:
+                    if not index.isdecimal() or len(index) > 4 or bus is None:
                         self._fail(index_node, "gpus maps an index to a PCI id such as 0000:3b:00.0")
                     found.gpu_pci[(name, int(index))] = bus
 
@@ -199,7 +199,7 @@ class _Reader:
         found = []
         for text, key_node, body in self._open_pairs(node, "ranks"):
             first, _, last = text.partition("-")
-            if not first.isdigit() or (last and not last.isdigit()) or len(text) > 17:
+            if not first.isdecimal() or (last and not last.isdecimal()) or len(text) > 17:
                 self._fail(key_node, "ranks are numbers or ranges such as 0-7")
             begin, end = int(first), int(last or first)
             if end < begin or end - begin > 1_000_000:

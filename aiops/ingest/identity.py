@@ -10,9 +10,13 @@ from aiops.ingest.facts import facts_of
 from aiops.model.case import Case, RankPlace, Topology
 from aiops.model.entity import canonical_pci, is_host_name
 
-_PROCESS = re.compile(r"(?:^|[\s\]:])([A-Za-z0-9][\w.-]{0,252}):(\d+):\d+ \[")
+_PROCESS = re.compile(r"(?:^|[\s\]:])([A-Za-z0-9][\w.-]{0,252}):(\d{1,10}):\d{1,10} \[")
 """``host:pid:tid [`` of an NCCL line, behind whatever labels and stamps a collector writes."""
-_WORLD = re.compile(r"world[_ ]size ?[=:] ?(\d{1,7})")
+_WORLD = re.compile(r"world[_ ]size ?[=:] ?(\d{1,6})(?!\d)")
+
+
+_MOST_RANKS = 1_000_000
+"""Beyond this many ranks a list of tasks is taken for damage."""
 
 
 def join_identities(case: Case, pending: Pending) -> None:
@@ -144,7 +148,7 @@ def _declared(case: Case) -> None:
 
 
 _BLOCK = re.compile(
-    r"host +: (?P<host>[\w.-]+)[^\n]*\n[^\n]*?rank +: (?P<rank>\d+) \(local_rank: (?P<local>\d+)\)[^\n]*\n[^\n]*?exitcode"
+    r"host +: (?P<host>[\w.-]+)[^\n]*\n[^\n]*?rank +: (?P<rank>\d{1,9}) \(local_rank: (?P<local>\d{1,9})\)[^\n]*\n[^\n]*?exitcode"
 )
 
 
@@ -162,7 +166,9 @@ def _from_launchers(case: Case, rows: dict[str, list[int]]) -> None:
                 place.node, place.local_rank, place.sure = block["host"], int(block["local"]), "the launcher's summary"
     for row in rows.get("srun.task_exit", ()):
         event = case.events[row]
-        for part in re.findall(r"(\d+)(?:-(\d+))?", str(event.fields["tasks"])):
+        for part in re.findall(r"(\d{1,9})(?:-(\d{1,9}))?", str(event.fields["tasks"])):
+            if len(case.topology.ranks) > _MOST_RANKS:
+                return
             first, last = int(part[0]), int(part[1] or part[0])
             for rank in range(first, min(last, first + 4096) + 1):
                 place = case.topology.ranks.setdefault(rank, RankPlace(rank))

@@ -20,7 +20,8 @@ _TIME = re.compile(
     r"(?:[Zz]|([+-])(\d\d):?(\d\d))?",
     re.ASCII,
 )
-_QUANTITY = re.compile(r"([0-9]*\.?[0-9]+)(m|k|[KMGTPE]i?)?", re.ASCII)
+_INTEGER = re.compile(r"-?[0-9]{1,18}")
+_QUANTITY = re.compile(r"([0-9]{0,30}\.?[0-9]{1,30})(m|k|[KMGTPE]i?)?", re.ASCII)
 _SCALE = {
     "m": 1e-3,
     "k": 1e3,
@@ -98,7 +99,7 @@ def integer(value: object, *path: str) -> int | None:
         return None
     if isinstance(value, int):
         return value if abs(value) < _LARGEST else None
-    if isinstance(value, str) and value.strip().lstrip("-").isdecimal() and len(value) < 19:
+    if isinstance(value, str) and _INTEGER.fullmatch(value.strip()):
         return int(value)
     return None
 

@@ -298,7 +298,7 @@ def parse_number(cell: str, *, bits: bool = False) -> float | None:
     if cell[:2] in ("0x", "0X"):
         try:
             return float(int(cell, 16))
-        except ValueError:
+        except (ValueError, OverflowError):
             return None
     match = _NUMBER.fullmatch(cell)
     if match is not None:

@@ -34,7 +34,7 @@ _RFC5424_HOST = re.compile(
     r" ([A-Za-z0-9][\w.-]{0,252}) ([\w.-]{1,48}) (?:[\w-]{1,20}) (?:[\w-]{1,32}) (?:-|(?:\[[^\]\n]{0,400}\]){1,8}) ?"
 )
 _GLOG_PLACE = re.compile(r" {1,8}(?:\d{1,20} )?[\w./<>-]{1,120}:\d{1,6}\] ?")
-_NCCL = re.compile(r"([A-Za-z][\w.-]{0,252}):(\d+):(\d+) \[(-?\d+)\] ")
+_NCCL = re.compile(r"([A-Za-z][\w.-]{0,252}):(\d{1,10}):(\d{1,10}) \[(-?\d{1,9})\] ")
 _LEAD = re.compile(
     r"\[NeMo [A-Z] |(?:\[[\w|.:/ -]{1,60}\][ ]?){1,2}|\[?(?:INFO|WARNING|WARN|ERROR|DEBUG|CRITICAL|NOTICE)\]?[ :|]{1,9}"
     r"|(?:\S{1,64} ){3}(?=\[\d\d/[A-Z])|(?:time|ts|t|timestamp|@timestamp|date)[=:] ?[\"']?|\S{1,64} \| |\d{1,6}:[A-Z] "

@@ -38,6 +38,7 @@ STACK = ("exc_info", "exc_text", "stack_trace", "stacktrace", "traceback", "exce
 python-json-logger; a dot stands for a nested object or is part of the name. The first that is there counts."""
 
 _NOT_WORD = re.compile(r"[^\w.@/()-]")
+_MICROS = re.compile(r"[0-9]{1,18}")
 _NAME = re.compile(r"[\w.-]{1,253}$")
 
 
@@ -135,7 +136,7 @@ def _head(body: Mapping[str, Any], seen: Seen) -> str:
 
 def _note_boot(body: Mapping[str, Any], host: str | None, seen: Seen) -> None:
     boot, real, mono = body.get("_BOOT_ID"), body.get("__REALTIME_TIMESTAMP"), body.get("__MONOTONIC_TIMESTAMP")
-    if isinstance(boot, str) and host and str(real).isdigit() and str(mono).isdigit():
+    if isinstance(boot, str) and host and _MICROS.fullmatch(str(real)) and _MICROS.fullmatch(str(mono)):
         seen.boots.setdefault((host, boot), (int(str(real)) - int(str(mono))) * 1000)
 
 

@@ -12,7 +12,7 @@ _OWNER = re.compile(
     r"(?:Account=(?P<account>\S*) UserName=(?P<user>[^\s(]*)|QOS=(?P<qos>[^\s(]+))"
 )
 _LIMIT = re.compile(r"\b(?P<name>Grp\w+|Max\w+)=(?P<value>\S*)")
-_USED = re.compile(r"(?:(?P<tres>[\w/:.-]+)=)?(?P<limit>\d+)\((?P<used>[\d.]+)\)", re.ASCII)
+_USED = re.compile(r"(?:(?P<tres>[\w/:.-]+)=)?(?P<limit>\d{1,18})\((?P<used>\d{1,18}(?:\.\d{1,9})?)\)", re.ASCII)
 
 
 def is_limits(lines: list[str]) -> bool:

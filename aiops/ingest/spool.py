@@ -12,6 +12,7 @@ import sys
 import tarfile
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -42,6 +43,26 @@ class Budget:
         self.limits = limits
         self.left = limits.max_unpacked_bytes
         self.files = 0
+
+
+class Origin:
+    """A file on the disk and what has come out of it, archives in archives included.
+
+    Only its size is known for certain: sizes that an archive states of its members may be lies.
+    """
+
+    def __init__(self, size: int, limits: Limits) -> None:
+        self.size = size
+        self._most = max(limits.ratio_floor, size * limits.max_ratio)
+        self._written: Counter[int] = Counter()
+
+    def exceeded(self, depth: int, size: int) -> bool:
+        """Count ``size`` more bytes; true if the archives at this depth have given more than the file can honestly hold.
+
+        Each depth counts for itself: what is unpacked from a `.tar.gz` is written once as a tar and once as its members.
+        """
+        self._written[depth] += size
+        return self._written[depth] > self._most
 
 
 class Spool:
@@ -136,8 +157,8 @@ class Spool:
         elif target.is_dir():
             self._problem(name, "skipped: a link to a directory")
 
-    def _open(self, name: str, path: Path, depth: int) -> Iterator[tuple[str, Path]]:
-        """The file itself, or what it unpacks to."""
+    def _open(self, name: str, path: Path, depth: int, origin: Origin | None = None) -> Iterator[tuple[str, Path]]:
+        """The file itself, or what it unpacks to; ``origin`` is the file on the disk that it came out of."""
         try:
             with open(path, "rb") as handle:
                 head = handle.read(512)
@@ -153,18 +174,20 @@ class Spool:
             self._problem(name, f"archives nested deeper than {depth} were not opened")
             return
         try:
+            origin = origin or Origin(path.stat().st_size, self._budget.limits)
             if kind == "tar":
-                yield from self._tar(name, path, depth)
+                yield from self._tar(name, path, depth, origin)
             elif kind == "zip":
-                yield from self._zip(name, path, depth)
+                yield from self._zip(name, path, depth, origin)
             else:
-                inner = self._decompress(name, path, kind)
+                inner = self._decompress(name, path, kind, depth, origin)
                 if inner is not None:
-                    yield from self._open(_without_suffix(name), inner, depth + 1)
+                    yield from self._open(_without_suffix(name), inner, depth + 1, origin)
         except _archive_errors() as error:
             self._problem(name, f"archive broken: {_reason(error)}; what came before was read")
 
-    def _tar(self, name: str, path: Path, depth: int) -> Iterator[tuple[str, Path]]:
+    def _tar(self, name: str, path: Path, depth: int, origin: Origin) -> Iterator[tuple[str, Path]]:
+        whole = path.stat().st_size
         with tarfile.open(path, "r:") as archive:
             while True:
                 try:
@@ -180,17 +203,18 @@ class Spool:
                 if not member.isreg():
                     self._problem(inner, "skipped: a link or device in an archive")
                     continue
-                if not self._member_allowed(inner, member.name):
+                if not self._member_allowed(inner, member.name, depth, origin):
                     continue
                 stream = archive.extractfile(member)
                 if stream is not None:
-                    yield from self._member(inner, stream, member.size, depth)
+                    yield from self._member(inner, stream, min(member.size, whole), depth, origin)
 
-    def _zip(self, name: str, path: Path, depth: int) -> Iterator[tuple[str, Path]]:
+    def _zip(self, name: str, path: Path, depth: int, origin: Origin) -> Iterator[tuple[str, Path]]:
+        whole = path.stat().st_size
         with zipfile.ZipFile(path) as archive:
             for info in archive.infolist():
                 inner = f"{name}!{info.filename}"
-                if info.is_dir() or not self._member_allowed(inner, info.filename):
+                if info.is_dir() or not self._member_allowed(inner, info.filename, depth, origin):
                     continue
                 if stat.S_ISLNK(info.external_attr >> 16):
                     self._problem(inner, "skipped: a link or device in an archive")
@@ -200,12 +224,14 @@ class Spool:
                     continue
                 try:
                     with archive.open(info) as stream:
-                        yield from self._member(inner, stream, max(1, info.compress_size), depth)
+                        packed = min(max(1, info.compress_size), whole)
+                        yield from self._member(inner, stream, packed, depth, origin)
                 except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError) as error:
                     self._problem(inner, f"member broken: {_reason(error)}")
 
-    def _member_allowed(self, inner: str, name: str) -> bool:
-        if self._budget.files >= self._budget.limits.max_files:
+    def _member_allowed(self, inner: str, name: str, depth: int, origin: Origin) -> bool:
+        # the member at which an origin was found to exceed has been named; the ones behind it are only counted
+        if self._budget.files >= self._budget.limits.max_files or origin.exceeded(depth, 0):
             self.skipped += 1
             return False
         if name.startswith(("/", "\\")) or ".." in name.replace("\\", "/").split("/"):
@@ -213,18 +239,21 @@ class Spool:
             return False
         return True
 
-    def _member(self, inner: str, stream: IO[bytes], packed: int, depth: int) -> Iterator[tuple[str, Path]]:
+    def _member(
+        self, inner: str, stream: IO[bytes], packed: int, depth: int, origin: Origin
+    ) -> Iterator[tuple[str, Path]]:
         target = self.new_file()
-        self._copy(inner, stream, target, packed)
-        yield from self._open(inner, target, depth + 1)
+        self._copy(inner, stream, target, packed, depth, origin)
+        yield from self._open(inner, target, depth + 1, origin)
 
-    def _decompress(self, name: str, path: Path, kind: str) -> Path | None:
+    def _decompress(self, name: str, path: Path, kind: str, depth: int, origin: Origin) -> Path | None:
         target = self.new_file()
         packed = path.stat().st_size
         with _open_compressed(path, kind) as stream:
-            return target if self._copy(name, stream, target, packed) or target.stat().st_size else None
+            whole = self._copy(name, stream, target, packed, depth, origin)
+        return target if whole or target.stat().st_size else None
 
-    def _copy(self, name: str, stream: Any, target: Path, packed: int) -> bool:
+    def _copy(self, name: str, stream: Any, target: Path, packed: int, depth: int, origin: Origin) -> bool:
         """Unpack into ``target``; keeps what came before an error or a limit. Returns False if it is cut."""
         limits = self._budget.limits
         written = 0
@@ -243,24 +272,26 @@ class Spool:
                     return True
                 written += len(chunk)
                 self._budget.left -= len(chunk)
-                if self._budget.left < 0 or (written > limits.ratio_floor and written > packed * limits.max_ratio):
+                swollen = written > limits.ratio_floor and written > min(packed, origin.size) * limits.max_ratio
+                if origin.exceeded(depth, len(chunk)) or swollen or self._budget.left < 0:
                     self._problem(
                         name,
                         f"unpacks to more than is allowed (stopped after {written} bytes, "
-                        f"{written // max(1, packed)} times its size); the part before was read",
+                        f"{written // max(1, min(packed, origin.size))} times its size); the part before was read",
                     )
                     return False
                 out.write(chunk)
 
-    def _pipe(self, stream: IO[bytes]) -> Path:
+    def _pipe(self, stream: Any) -> Path:
         target = self.new_file()
         with open(target, "wb") as out:
-            while chunk := stream.read(_CHUNK):
+            # `read` would wait for a full chunk, for as long as a slow writer likes
+            while chunk := stream.read1(_CHUNK):
+                out.write(chunk[: max(0, self._budget.left)])
                 self._budget.left -= len(chunk)
                 if self._budget.left < 0:
                     self._problem("stdin", "longer than is allowed; the part before was read")
                     break
-                out.write(chunk)
         return target
 
     def new_file(self) -> Path:

@@ -13,6 +13,10 @@ def write_atomically(path: Path, data: bytes) -> None:
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=".rules-")
-        with os.fdopen(handle, "wb") as out:
-            out.write(data)
-        os.replace(name, path)
+        try:
+            with os.fdopen(handle, "wb") as out:
+                out.write(data)
+            os.replace(name, path)
+        except OSError:
+            # on a full disk the half-written file would stay and take what little space is left
+            os.unlink(name)

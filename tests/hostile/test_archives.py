@@ -12,6 +12,7 @@ import warnings
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import zstandard
@@ -128,6 +129,66 @@ def test_bombs_are_stopped_and_what_came_before_is_kept(tmp_path: Path, kind: st
     assert "unpacks to more than is allowed" in found.said
     if kind != "tar.gz":  # its member is cut off with the tar
         assert [data[: len(LOG)] for data in found.files.values()] == [LOG]
+
+
+def lying_zip(size: int) -> bytes:
+    """A bomb whose directory calls its member as large as ``size`` when packed."""
+    data = bytearray(zipped(("k.log", LOG + b" " * (64 << 20))))
+    at = data.rfind(b"PK\x01\x02")
+    data[at + 20 : at + 24] = struct.pack("<I", size)
+    return bytes(data)
+
+
+def sparse_tar(size: int) -> bytes:
+    """A member of GNU tar that consists of a hole of ``size`` bytes and one block."""
+    info = member("k.log", type=tarfile.GNUTYPE_SPARSE)
+    info.size = 512
+    head = bytearray(info.tobuf(tarfile.GNU_FORMAT))
+    head[386:410] = b"%011o\0%011o\0" % (size - 512, 512)
+    head[483:495] = b"%011o\0" % size
+    head[148:156] = b" " * 8
+    head[148:156] = b"%06o\0 " % sum(head)
+    return bytes(head) + b"x" * 512 + b"\0" * 1024
+
+
+@pytest.mark.parametrize("bomb", [lying_zip(0x7FFFFFFF), sparse_tar(40 << 20)], ids=["zip", "tar"])
+def test_a_size_that_the_archive_only_states_allows_nothing(tmp_path: Path, bomb: bytes) -> None:
+    found = Opened(tmp_path, "bomb", bomb)
+    assert found.said and found.bytes <= LIMITS.ratio_floor + (1 << 20)
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_many_small_bombs_count_together(tmp_path: Path, layers: int) -> None:
+    """Each stays below the floor of the ratio, in one archive or in archives in it."""
+    data = zipped(*((f"{i}.log", bytes(500 << 10)) for i in range(90)))
+    for _ in range(layers - 1):
+        data = zipped(*((f"{i}.zip", data) for i in range(3)))
+    found = Opened(tmp_path, "a.zip", data)
+    assert "unpacks to more than is allowed" in found.said
+    assert found.bytes < LIMITS.ratio_floor + (2 << 20)
+
+
+class Trickle:
+    """A pipe that is never full; whoever asks for a full chunk waits for ever."""
+
+    def __init__(self, chunks: int) -> None:
+        self.left = chunks
+
+    def read1(self, size: int) -> bytes:
+        self.left -= 1
+        return LOG if self.left >= 0 else b""
+
+
+def test_a_slow_pipe_is_read_as_it_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=Trickle(3)))
+    assert [path.read_bytes() for _, path in Spool(tmp_path, LIMITS).find(["-"])] == [LOG * 3]
+
+
+def test_a_pipe_without_an_end_is_cut_at_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=Trickle(1 << 40)))
+    spool = Spool(tmp_path, Limits(max_unpacked_bytes=10_000))
+    assert [path.stat().st_size for _, path in spool.find(["-"])] == [10_000]
+    assert "longer than is allowed" in spool.problems[0].reason
 
 
 @pytest.mark.parametrize("tail", [b"GARBAGE" * 40, b"\x00" * 4000, b"\x1f\x8b", b"\x1f\x8b\x08\x00" + b"\xff" * 40])
