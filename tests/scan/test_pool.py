@@ -100,6 +100,5 @@ def test_killed_workers_lose_nothing(logs: list[Path]) -> None:
 def test_an_abandoned_scan_ends_its_workers(logs: list[Path]) -> None:
     found = scan_files(make_scanner(CATALOG), logs, 2)
     next(found)
-    assert multiprocessing.active_children()
     found.close()
     assert not [child for child in multiprocessing.active_children() if child.name == "aiops-scan"]
