@@ -29,7 +29,7 @@ class Client:
             from prometheus_api_client import PrometheusConnect
         except ImportError:
             raise SourceError(
-                "collecting from Prometheus needs prometheus-api-client: pip install 'aiops[live]'"
+                "collecting from Prometheus needs prometheus-api-client: install this package with its extra [live] (see README)"
             ) from None
         from requests import Session
         from urllib3.util.retry import Retry

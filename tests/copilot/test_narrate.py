@@ -468,7 +468,7 @@ def test_the_environment_names_the_model_and_the_key_is_never_shown(monkeypatch)
 
 def test_without_langchain_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "langchain_openai", None)
-    with pytest.raises(InputError, match=re.escape("aiops[llm]")):
+    with pytest.raises(InputError, match=re.escape("extra [llm]")):
         narrate(samples.off_bus(), CopilotOptions(model="m", base_url="http://127.0.0.1:1/v1"))
 
 
