@@ -43,7 +43,18 @@ class Signal:
     @cached_property
     def regexes(self) -> tuple[re.Pattern[str], ...]:
         """``match`` compiled for reading groups out of a hit line."""
-        return tuple(re.compile(m) for m in self.match)
+        return tuple(self.regex(number) for number in range(len(self.match)))
+
+    @cached_property
+    def _compiled(self) -> dict[int, re.Pattern[str]]:
+        return {}
+
+    def regex(self, number: int) -> re.Pattern[str]:
+        """One pattern of ``match``, compiled when it is first asked for: a case hits few of a signal's patterns."""
+        found = self._compiled.get(number)
+        if found is None:
+            found = self._compiled[number] = re.compile(self.match[number])
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -73,6 +74,16 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
     return [*found, _one(case, by_rank, slow)]
 
 
+@functools.lru_cache(maxsize=4096)
+def _part(name: str) -> str:
+    """What a named part of a step is: ``wait`` for others, ``data`` or ``work`` of its own, or something else."""
+    if _WAIT.search(name):
+        return "wait"
+    if not _OWN.match(name):
+        return "other"
+    return "data" if _DATA.search(name) else "work"
+
+
 def _samples(case: Case) -> list[Sample]:
     found: dict[tuple[int, int], Sample] = {}
     for event in evidence_rows(case, "train.timing"):
@@ -81,14 +92,15 @@ def _samples(case: Case) -> list[Sample]:
             continue
         own = data = wait = 0.0
         for name, value, unit in _PART.findall(event.text):
+            part = _part(name)
+            if part == "other":
+                continue
             seconds = float(value) * _UNIT[unit]
-            if _WAIT.search(name):
+            if part == "wait":
                 wait += seconds
                 continue
-            if not _OWN.match(name):
-                continue
             own += seconds
-            data += seconds if _DATA.search(name) else 0.0
+            data += seconds if part == "data" else 0.0
         if own > 0:
             stage = _STAGE.search(event.text)
             number = int(stage[1] or stage[2]) if stage else None

@@ -102,7 +102,7 @@ class Extractor:
 
     def _match(self, rule_id: int, text: str) -> bool:
         rule = self._rules[rule_id]
-        return rule.signal.regexes[rule.pattern].search(text) is not None
+        return rule.signal.regex(rule.pattern).search(text) is not None
 
     def _add_text(
         self, source: Source, hit: HitLine, text: str, offset: int, rules: list[tuple[int, int]], task_labels: bool
@@ -115,7 +115,7 @@ class Extractor:
             signal = rule.signal
             if not (signal.kinds & kinds):
                 continue
-            match = signal.regexes[rule.pattern].search(text)
+            match = signal.regex(rule.pattern).search(text)
             if match is None or (signal.anchored and match.start() > prefix.start + 2):
                 continue
             if not stamped:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 
@@ -98,6 +99,7 @@ class Moment:
     """The stamp is that of the traditional system log: host and process follow."""
 
 
+@functools.lru_cache(maxsize=1024)
 def days_from_civil(year: int, month: int, day: int) -> int:
     """Days since 1970-01-01 of a Gregorian date (algorithm of H. Hinnant, chrono-compatible)."""
     year -= month <= 2
@@ -143,7 +145,7 @@ def parse_stamp(text: str, at: int, into: Moment) -> int:
 def _numeric(text: str, at: int, into: Moment) -> int:
     match = _ISO.match(text, at)
     if match:
-        if _DMESG_ISO.match(text, at):
+        if text[at + 19 : at + 20] == "," and _DMESG_ISO.match(text, at):
             into.kernel = True
         return _civil(match, into, at)
     match = _COMPACT.match(text, at)
@@ -226,8 +228,8 @@ def _relative(text: str, at: int, into: Moment) -> int:
 
 
 def _civil(match: re.Match[str], into: Moment, at: int) -> int:
-    groups = match.groupdict()
-    return _set(into, match, at, int(match["h"]), int(match["mi"]), int(match["s"]), match["f"], groups.get("zone"))
+    zone = match["zone"] if "zone" in match.re.groupindex else None
+    return _set(into, match, at, int(match["h"]), int(match["mi"]), int(match["s"]), match["f"], zone)
 
 
 def _set(
@@ -240,10 +242,11 @@ def _set(
     fraction: str | None,
     zone: str | None,
 ) -> int:
-    groups = match.groupdict()
-    month = _MONTHS[match["name"]] if groups.get("name") else int(match["mo"])
+    named = match.re.groupindex
+    month = _MONTHS[match["name"]] if "name" in named and match["name"] else int(match["mo"])
     year = int(match["y"])
-    hour = _of_day(hour, groups.get("half"))
+    if "half" in named:
+        hour = _of_day(hour, match["half"])
     return _exact(
         into,
         match,
