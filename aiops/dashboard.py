@@ -118,7 +118,9 @@ def is_loopback(host: str) -> bool:
 def _require_streamlit() -> None:
     for name in ("streamlit", "altair"):
         if importlib.util.find_spec(name) is None:
-            raise AiopsError(f"the dashboard needs {name}, which is not installed: install this package with its extra [ui] (see README)")
+            raise AiopsError(
+                f"the dashboard needs {name}, which is not installed: install this package with its extra [ui] (see README)"
+            )
 
 
 def _require_token(host: str) -> None:

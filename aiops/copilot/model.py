@@ -82,7 +82,9 @@ def _open_chat(options: CopilotOptions) -> BaseChatModel:
         import langchain_openai  # noqa: F401 - named here so that its absence is told apart from a wrong option
         from langchain.chat_models import init_chat_model
     except ImportError as error:
-        raise InputError("the copilot needs langchain: install this package with its extra [llm] (see README)") from error
+        raise InputError(
+            "the copilot needs langchain: install this package with its extra [llm] (see README)"
+        ) from error
     settings: dict[str, Any] = {
         # Servers of one's own want no key, but the client insists on one.
         "base_url": options.base_url,

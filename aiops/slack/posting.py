@@ -56,7 +56,9 @@ def post(
     try:
         from aiops.slack import transport
     except ImportError as error:
-        raise InputError("posting to Slack needs slack-sdk: install this package with its extra [slack] (see README)") from error
+        raise InputError(
+            "posting to Slack needs slack-sdk: install this package with its extra [slack] (see README)"
+        ) from error
     # Everything is checked before the report is prepared: a wrong URL costs nothing.
     sender: transport.Sender
     if webhook is not None:
