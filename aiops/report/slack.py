@@ -144,9 +144,9 @@ def _action(number: int, action: Action, exclude: Sequence[str]) -> str:
 
 
 def _quotes(incident: Incident) -> list[str]:
-    """The shortest way to the proof: what the causes and the actions cite, each line cut to fit on a phone."""
-    wanted = [ident for entry in reversed(incident.timeline) if entry.role == "cause" for ident in entry.evidence]
-    wanted += [ident for action in incident.actions for ident in action.evidence]
+    """The shortest way to the proof: what the actions and the causes cite, each line cut to fit on a phone."""
+    wanted = [ident for action in incident.actions for ident in action.evidence]
+    wanted += [ident for entry in reversed(incident.timeline) if entry.role == "cause" for ident in entry.evidence]
     known = {item.id: item for item in incident.evidence}
     chosen: dict[str, Evidence] = {ident: known[ident] for ident in wanted if ident in known}
     chosen.update((item.id, item) for item in incident.evidence if item.id not in chosen)
