@@ -74,7 +74,7 @@ def _in_group(atom: str) -> list[Literals]:
 def _texts(atom: str) -> list[str] | None:
     """All texts that an atom can stand for, if they are few and have no open end."""
     if len(atom) == 1:
-        return None if atom in ".|" else [atom]
+        return None if atom in ".|^$" else [atom]
     if atom[0] == "\\":
         return ["\t"] if atom == "\\t" else None if atom[1].isalnum() else [atom[1]]
     if atom[0] == "[":

@@ -25,7 +25,7 @@ from aiops.scan.storm import ORDINARY
 
 WORTHWHILE = 48 << 20
 """Bytes from which on worker processes pay for their start."""
-_SHARED = 8 * ORDINARY
+_SHARED = 4 * ORDINARY
 """Ordinary lines kept one by one for each rule in all files together, if there is much to read: the ranks of a job print
 the same progress lines, and detail is worth less the more of them do."""
 _BATCH = 16 << 20

@@ -24,7 +24,7 @@ _RARE = 8
 """Characters that make a literal rare enough even if it saves only a gap."""
 _FEW = 6
 """Examples of the catalog that may have such a literal."""
-_VERSION = "1"
+_VERSION = "2"
 _GAP = re.compile(r"[\])\w.][*+]|\{\d*,\d*\}")
 
 

@@ -52,4 +52,5 @@ def test_literals_of_patterns() -> None:
         [("abc",)],
     ]
     assert literal_sets(r"(?i:error) \d+") == [[]]
+    assert literal_sets(r"^(?:a: )?StopIteration(?:: |$)") == [[("StopIteration",)]]
     assert literal_sets(r"(?:optional)?\d") == [[]]

@@ -146,3 +146,8 @@ def test_database_is_kept_between_runs_and_a_damaged_one_is_rebuilt(tmp_path: Pa
     assert lines() == first
     assert len(kept.read_bytes()) == len(whole)
     assert forms.read_bytes() != b"damaged"
+
+
+def test_every_example_of_the_catalog_is_found_by_each_rule_that_matches_it() -> None:
+    data = "\n".join(EXAMPLES).encode()
+    assert pairs(data, "hyperscan") == pairs_by_re(data)
