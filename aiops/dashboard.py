@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import ipaddress
 import os
 import signal
 import socket
@@ -16,6 +15,7 @@ from types import FrameType
 
 from aiops.config import Settings
 from aiops.errors import AiopsError, InputError
+from aiops.loopback import is_loopback
 from aiops.resources import resource
 
 TOKEN_VARIABLE = "AIOPS_DASHBOARD_TOKEN"
@@ -103,16 +103,6 @@ def build_environment(host: str) -> dict[str, str]:
     if is_loopback(host):
         environment["STREAMLIT_SERVER_ALLOWED_HOSTS"] = f"localhost 127.0.0.1 ::1 {host}"
     return environment
-
-
-def is_loopback(host: str) -> bool:
-    """Whether the address is reachable from this machine only."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _require_streamlit() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 ORDER = [
     "errors",
+    "loopback",
     "resources",
     "progress",
     "model",

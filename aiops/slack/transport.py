@@ -10,7 +10,6 @@ import logging
 import re
 from dataclasses import dataclass
 from http.client import HTTPException
-from ipaddress import ip_address
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -21,6 +20,7 @@ from slack_sdk.http_retry.builtin_handlers import RateLimitErrorRetryHandler, Se
 from slack_sdk.webhook import WebhookClient
 
 from aiops.errors import InputError, SourceError
+from aiops.loopback import is_loopback
 from aiops.slack.parts import Message
 
 MAX_WAIT = 60
@@ -169,17 +169,10 @@ def _check_url(url: str, what: str) -> bool:
         host = user = None
     if not host or user is not None or re.search(r"[\s\x00-\x1f]", url):
         raise InputError(f"{what} is not a URL of Slack")
-    loopback = host == "localhost" or _is_loopback(host)
+    loopback = is_loopback(host)
     if parts.scheme != "https" and not (parts.scheme == "http" and loopback):
         raise InputError(f"{what} must start with https://")
     return loopback
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _api_reason(response: Any) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from aiops.errors import InputError, SourceError
+from aiops.loopback import is_loopback
 
 if TYPE_CHECKING:
     from requests import PreparedRequest, Response
@@ -180,7 +181,7 @@ def _base(url: str) -> tuple[str, tuple[str, str] | None]:
 
 
 def _loopback(base: str) -> bool:
-    return urlsplit(base).hostname in ("localhost", "127.0.0.1", "::1")
+    return is_loopback(urlsplit(base).hostname or "")
 
 
 def _last(error: BaseException) -> str:

@@ -16,6 +16,7 @@ from dashboard_server import LAUNCH, free_port, wait_healthy
 
 from aiops import dashboard as launcher
 from aiops.errors import AiopsError, InputError
+from aiops.loopback import is_loopback
 
 
 def options(command: list[str]) -> dict[str, str]:
@@ -50,12 +51,12 @@ def test_a_checkout_without_the_launcher_is_told_the_same(root: Path) -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
 def test_loopback(host: str) -> None:
-    assert launcher.is_loopback(host)
+    assert is_loopback(host)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "node1", ""])
 def test_not_loopback(host: str) -> None:
-    assert not launcher.is_loopback(host)
+    assert not is_loopback(host)
 
 
 def test_no_other_address_without_a_password(monkeypatch: pytest.MonkeyPatch) -> None:
