@@ -45,10 +45,15 @@ def find_scope(case: Case) -> JobScope:
             gpus=case.topology.world_size,
             from_output=bool(nodes),
         )
-    for run in (
-        (job.fields.get("incarnations") or ()) if isinstance(job.fields.get("incarnations"), (list, tuple)) else ()
-    ):
-        members |= set(run.get("nodes", ())) if isinstance(run, dict) else set()
+    # a requeued job that waits has no nodes now, but those of its earlier runs are recorded
+    runs = job.fields.get("incarnations")
+    earlier = {
+        node
+        for run in (runs if isinstance(runs, (list, tuple)) else ())
+        if isinstance(run, dict)
+        for node in run.get("nodes", ())
+    }
+    members |= earlier
     gang = job.fields.get("gang")
     return JobScope(
         job=gang if isinstance(gang, str) and gang else job.id,
@@ -56,7 +61,7 @@ def find_scope(case: Case) -> JobScope:
         scheduler=job.scheduler or _scheduler(case),
         namespace=job.namespace,
         kind=job.kind,
-        nodes=frozenset(members) if job.nodes or _all_placed(case) else frozenset(),
+        nodes=frozenset(members) if job.nodes or earlier or _all_placed(case) else frozenset(),
         gpus=job.gpus or case.topology.world_size,
         from_output=bool(case.coverage.sources.get("training")),
     )
