@@ -8,6 +8,7 @@ import glob
 import lzma
 import os
 import stat
+import struct
 import sys
 import tarfile
 import zipfile
@@ -33,7 +34,11 @@ _BROKEN: tuple[type[BaseException], ...] = (
     ValueError,
     NotImplementedError,
     RuntimeError,
+    OverflowError,
+    LookupError,
+    struct.error,
 )
+"""Readers of archives index, unpack and seek by what a header says, and let the errors of that pass."""
 
 
 class Budget:
@@ -214,7 +219,7 @@ class Spool:
         with zipfile.ZipFile(path) as archive:
             for info in archive.infolist():
                 inner = f"{name}!{info.filename}"
-                if info.is_dir() or not self._member_allowed(inner, info.filename, depth, origin):
+                if info.filename.endswith("/") or not self._member_allowed(inner, info.filename, depth, origin):
                     continue
                 if stat.S_ISLNK(info.external_attr >> 16):
                     self._problem(inner, "skipped: a link or device in an archive")
@@ -226,7 +231,7 @@ class Spool:
                     with archive.open(info) as stream:
                         packed = min(max(1, info.compress_size), whole)
                         yield from self._member(inner, stream, packed, depth, origin)
-                except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError) as error:
+                except _archive_errors() as error:
                     self._problem(inner, f"member broken: {_reason(error)}")
 
     def _member_allowed(self, inner: str, name: str, depth: int, origin: Origin) -> bool:

@@ -1,27 +1,28 @@
 """Scan many files with all cores: ranges of files go to worker processes, hit lines come back in order.
 
 The result does not depend on the number of workers. Small inputs stay in this process. A worker that dies takes
-nothing with it: its range is scanned here. Workers are spawned, not forked: the caller may have threads.
+nothing with it: its range is scanned here. Workers are started anew, not forked: the caller may have threads.
 """
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
-import threading
+import subprocess
+import sys
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
+from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
+from typing import Any
 
 from aiops.scan.engine import make_engine
 from aiops.scan.ranges import Range, ranges_of
 from aiops.scan.rules import Program
 from aiops.scan.scanner import HitLine, Scanner
 from aiops.scan.storm import ORDINARY
+from aiops.scan.tail import with_tail
 
 WORTHWHILE = 48 << 20
 """Bytes from which on worker processes pay for their start."""
@@ -43,6 +44,8 @@ class Piece:
     file: int
     path: Path
     range: Range
+    last: bool
+    """No more pieces of this file follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ Answer = list[tuple[list[HitLine], int]]
 
 @dataclass(slots=True)
 class _Worker:
-    process: SpawnProcess
+    process: subprocess.Popen[bytes]
     pipe: Connection
     tasks: deque[int] = field(default_factory=deque)
 
@@ -102,7 +105,13 @@ def scan_files(scanner: Scanner, paths: Sequence[Path], jobs: int | None = None)
 
 def scan_pieces(scanner: Scanner, pieces: Sequence[Piece], few: int) -> Answer:
     """The task of a worker: for each piece its hit lines, numbered from its own beginning, and its number of lines."""
-    return [(list(scanner.scan_range(piece.path, piece.range, few)), scanner.lines) for piece in pieces]
+    answer = []
+    for piece in pieces:
+        hits = list(scanner.scan_range(piece.path, piece.range, few))
+        if piece.last:
+            hits = with_tail(scanner, piece.path, piece.range, hits)
+        answer.append((hits, scanner.lines))
+    return answer
 
 
 def _closed(found: Found) -> Found:
@@ -111,8 +120,9 @@ def _closed(found: Found) -> Found:
 
 def _pieces(paths: Sequence[Path]) -> Iterator[Piece]:
     for number, path in enumerate(paths):
-        for part in ranges_of(path):
-            yield Piece(number, path, part)
+        parts = list(ranges_of(path))
+        for part in parts:
+            yield Piece(number, path, part, part is parts[-1])
 
 
 def _batches(pieces: Iterator[Piece]) -> Iterator[list[Piece]]:
@@ -170,10 +180,16 @@ def _from_workers(
 
 
 def _start() -> _Worker:
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(theirs,), name="aiops-scan", daemon=True)
-    process.start()
+    """A fresh interpreter that imports nothing but the scanner: `multiprocessing` would load the caller's program again."""
+    ours, theirs = Pipe()
+    path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-c", f"from aiops.scan.pool import serve; serve({theirs.fileno()})"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        pass_fds=(theirs.fileno(),),
+        env={**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"},
+    )
     theirs.close()
     return _Worker(process, ours)
 
@@ -209,13 +225,13 @@ def _collect(workers: list[_Worker], answers: dict[int, Answer]) -> None:
 def _stop(worker: _Worker) -> None:
     worker.pipe.close()
     worker.process.kill()
-    worker.process.join()
+    worker.process.wait()
 
 
-def _serve(pipe: Connection) -> None:
-    """Body of a worker: batches in, answers out, until the pipe closes."""
+def serve(descriptor: int) -> None:
+    """Body of a worker process: batches in, answers out, until the pipe closes or its other end is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt means
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    pipe: Connection[object, Any] = Connection(descriptor)
     try:
         setup: tuple[Program, str, bytes, int | None, int] = pipe.recv()
         program, engine, compiled, keep, few = setup
@@ -229,11 +245,3 @@ def _serve(pipe: Connection) -> None:
             pipe.send(answer)
     except (EOFError, OSError):
         return
-
-
-def _end_with_parent() -> None:
-    """A killed parent must not leave workers behind that nobody waits for."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-        os._exit(1)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 RANGE = 16 << 20
-"""Bytes of a range, up to the next newline."""
+"""Most bytes of a range, up to the next newline; a file's ranges are about equal."""
 _CHUNK = 1 << 16
 _LONGEST = 8 << 20
 """How far the end of a line is looked for; a longer line's file is one range from there on."""
@@ -35,10 +35,20 @@ def ranges_of(path: Path, span: int = RANGE) -> Iterator[Range]:
         count = max(1, -(-size // span))
         start = number = 0
         while start < size:
-            stop = _line_end(handle.fileno(), start + span, size)
+            stop = _line_end(handle.fileno(), max(start + 1, size * (number + 1) // count), size)
             yield Range(start, stop, number, count)
             start = stop
             number += 1
+
+
+def line_end(path: Path, at: int, stop: int) -> int:
+    """Offset behind the first newline at or behind ``at - 1``, at most ``stop``.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    with open(path, "rb", buffering=0) as handle:
+        return min(stop, _line_end(handle.fileno(), at, stop))
 
 
 def _line_end(descriptor: int, at: int, size: int) -> int:

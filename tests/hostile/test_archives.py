@@ -223,3 +223,17 @@ def test_a_gzip_that_holds_itself_ends(tmp_path: Path) -> None:
         data = zipped(("r.zip", data), ("k.log", LOG))
     found = Opened(tmp_path, "r.zip", data)
     assert len(found.files) == LIMITS.max_archive_depth and set(found.files.values()) == {LOG}
+
+
+def test_a_member_without_a_name_does_not_hide_the_others(tmp_path: Path) -> None:
+    data = zipped(("a.log", LOG), ("x", LOG), ("b.log", LOG))
+    # the name and its length, in the member's head and in the directory, which then has a comment of one byte in its place
+    at = data.rindex(b"x", 0, data.rindex(b"b.log"))
+    start = data.rindex(b"PK\x01\x02", 0, at)
+    nameless = bytearray(data)
+    nameless[start + 28 : start + 34] = struct.pack("<HHH", 0, 0, 1)
+    local = data.index(b"PK\x03\x04", 1)
+    nameless[local + 26 : local + 30] = struct.pack("<HH", 0, 1)
+    opened = Opened(tmp_path, "case.zip", bytes(nameless))
+    assert [name for name in opened.files if name.endswith(".log")] == ["case.zip!a.log", "case.zip!b.log"]
+    assert all(data == LOG for data in opened.files.values())

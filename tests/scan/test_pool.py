@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
+import select
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,12 @@ def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     (tmp_path / "quiet.log").write_text("INFO fine\n" * 3)
     (tmp_path / "empty.log").write_text("")
     return [*paths, tmp_path / "quiet.log", tmp_path / "empty.log"]
+
+
+def workers(parent: int | str = "self") -> list[int]:
+    """Process ids of the workers of a process."""
+    children = [pid for path in Path(f"/proc/{parent}/task").glob("*/children") for pid in path.read_text().split()]
+    return [int(pid) for pid in children if b"aiops.scan.pool" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 def flat(logs: list[Path], jobs: int) -> list[tuple[object, ...]]:
@@ -87,12 +95,38 @@ def test_many_large_logs_share_what_is_kept_of_progress_lines(
         assert sum(counts) == 32 * 400
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_the_end_of_a_large_log_is_kept_line_by_line(
+    logs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
+) -> None:
+    paths = []
+    for rank in range(40):
+        paths.append(tmp_path / f"progress_{rank}.log")
+        noise = "INFO fine\n" * (rank % 3) + (XID + "\n") * (rank % 2)
+        paths[-1].write_text("".join(f"step={step} loss=2.{step} lr=1e-4\n{noise}" for step in range(1500)))
+    monkeypatch.setattr(pool, "WORTHWHILE", 1 << 10)
+    hits = flat(paths, jobs)
+    rule = next(r.id for r in make_scanner(CATALOG).rules.rules if r.signal.id == "train.progress")
+    for file, path in enumerate(paths):
+        shown = [
+            (line, text, dict(rules)[rule]) for f, _, line, text, rules in hits if f == file and rule in dict(rules)
+        ]  # type: ignore[call-overload]
+        assert [text.split()[0] for _, text, _ in shown[-32:]] == [b"step=%d" % step for step in range(1468, 1500)]
+        assert [weight for *_, weight in shown[-31:]] == [1] * 31
+        assert sum(weight for *_, weight in shown) == 1500
+        assert len(shown) < 500
+        text = path.read_bytes().split(b"\n")
+        assert all(text[line - 1] == shown_text for line, shown_text, _ in shown)
+
+
 def test_killed_workers_lose_nothing(logs: list[Path]) -> None:
     alone = flat(logs, 1)
     found = scan_files(make_scanner(CATALOG), logs, 2)
     results = [next(found)]
-    for child in multiprocessing.active_children():
-        os.kill(child.pid or 0, signal.SIGKILL)
+    killed = workers()
+    for pid in killed:
+        os.kill(pid, signal.SIGKILL)
+    assert len(killed) == 2
     results += found
     assert [(part.file, *hit) for part in results for hit in part.hits] == alone
 
@@ -101,4 +135,31 @@ def test_an_abandoned_scan_ends_its_workers(logs: list[Path]) -> None:
     found = scan_files(make_scanner(CATALOG), logs, 2)
     next(found)
     found.close()
-    assert not [child for child in multiprocessing.active_children() if child.name == "aiops-scan"]
+    assert not workers()
+
+
+def test_workers_end_with_a_parent_that_is_killed(logs: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "stop.py").write_text(
+        "import pathlib, sys\n"
+        "from aiops.catalog import load_catalog\n"
+        "from aiops.scan import make_scanner\n"
+        "from aiops.scan.pool import scan_files\n"
+        "found = scan_files(make_scanner(load_catalog()), [pathlib.Path(p) for p in sys.argv[1:]], 2)\n"
+        "next(found)\n"
+        "print('scanning', flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, tmp_path / "stop.py", *logs], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert parent.stdout is not None and parent.stdin is not None
+    assert parent.stdout.readline() == b"scanning\n"
+    left = [os.pidfd_open(pid) for pid in workers(parent.pid)]
+    assert len(left) == 2
+    parent.kill()
+    parent.wait()
+    for descriptor in left:  # readable once the process has ended
+        assert select.select([descriptor], [], [], 60)[0]
+        os.close(descriptor)
+    parent.stdin.close()
+    parent.stdout.close()
