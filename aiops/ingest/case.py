@@ -21,12 +21,14 @@ from aiops.ingest.metrics import read_metrics
 from aiops.ingest.slurm import read_slurm
 from aiops.ingest.sniff import SCANNED
 from aiops.ingest.spool import Spool
+from aiops.ingest.topology import read_topology
+from aiops.ingest.topology_kubernetes import join_kubernetes_topology
 from aiops.model.case import Case, Job, Problem
 from aiops.progress import Progress, silent
 from aiops.scan import Scanner, make_scanner
 from aiops.scan.pool import scan_files
 
-_READERS = {"metrics": read_metrics, "kubernetes": read_objects, "slurm": read_slurm}
+_READERS = {"metrics": read_metrics, "kubernetes": read_objects, "slurm": read_slurm, "topology": read_topology}
 
 
 @contextlib.contextmanager
@@ -45,7 +47,9 @@ def open_case(paths: Sequence[str | Path], settings: Settings, progress: Progres
         case.coverage.skipped_files = spool.skipped
         _require_content(case, names)
         catalog = load_catalog(settings.catalog_dirs)
+        case.topology.tree.state(facts_of(case).declared.edges)
         _read_documents(case, settings)
+        join_kubernetes_topology(case)
         _declared_job(case)
         scanner = make_scanner(
             catalog, cache_dir=settings.cache_dir, engine=settings.engine, keep=settings.limits.events_per_rule

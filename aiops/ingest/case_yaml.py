@@ -10,12 +10,18 @@ from datetime import timedelta, timezone, tzinfo
 from pathlib import Path
 from typing import Any, NoReturn
 
+from aiops.catalog.topology import level_words, plural_words
 from aiops.errors import InputError
 from aiops.ingest.stamps import ZONES
+from aiops.ingest.topology_inventory import Walker
+from aiops.ingest.topology_lines import TopologyFile
+from aiops.ingest.topology_yaml import YamlFile
+from aiops.model.case import Case, Source
+from aiops.model.domains import Edge
 from aiops.model.entity import canonical_pci, is_host_name
 
 NAMES = ("case.yaml", "case.yml")
-KINDS = ("kernel", "training", "scheduler", "text", "metrics", "kubernetes", "slurm", "ignore")
+KINDS = ("kernel", "training", "scheduler", "text", "metrics", "kubernetes", "slurm", "topology", "ignore")
 SCHEDULERS = ("slurm", "kubernetes")
 _LARGEST = 8 << 20
 
@@ -65,6 +71,8 @@ class Declared:
     aliases: dict[str, str] = field(default_factory=dict)
     """Other name of a node -> its name."""
     gpu_pci: dict[tuple[str, int], str] = field(default_factory=dict)
+    edges: list[Edge] = field(default_factory=list)
+    """What nodes hang on."""
 
     def about(self, name: str) -> DeclaredFile | None:
         """The first entry whose glob fits a file's name in the case; ``*`` fits ``/`` as well."""
@@ -101,14 +109,17 @@ def read_case_yaml(path: Path, name: str) -> Declared:
         mark = getattr(error, "problem_mark", None)
         reason = getattr(error, "problem", None) or str(error).split("\n")[0]
         raise InputError(f"not valid YAML: {reason}", path=name, line=mark.line + 1 if mark else None) from None
-    return _Reader(name).case(root) if root is not None else Declared(path=name)
+    return _Reader(name, path, text).case(root) if root is not None else Declared(path=name)
 
 
 class _Reader:
     """Walks the parsed tree; every complaint names its line."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, path: Path, data: bytes) -> None:
         self._name = name
+        self._scratch = Case(name)
+        file = TopologyFile(Source(0, name, path, len(data)), data, self._scratch)
+        self._places = Walker(file, YamlFile(file))
 
     def case(self, root: Any) -> Declared:
         found = Declared(path=self._name)
@@ -171,18 +182,26 @@ class _Reader:
         return DeclaredFile(line=self._line(node), **values)
 
     def _topology(self, node: Any, found: Declared) -> None:
-        for key, value in self._pairs(node, ("world_size", "ranks", "nodes"), "topology"):
+        for key, value in self._pairs(node, ("world_size", "ranks", "nodes", *sorted(plural_words())), "topology"):
             if key == "world_size":
                 found.world_size = self._integer(value, 1, 10_000_000)
             elif key == "ranks":
                 found.ranks = self._ranks(value)
-            else:
+            elif key == "nodes":
                 self._nodes(value, found)
+            else:
+                self._places.domains(value, level_words()[key], None, 0)
+        for problem in self._scratch.coverage.problems:
+            raise InputError(problem.reason, path=self._name, line=problem.line)
+        found.edges = self._scratch.topology.tree.edges
 
     def _nodes(self, node: Any, found: Declared) -> None:
         for name, key_node, body in self._open_pairs(node, "nodes"):
             self._check_host(key_node, name)
-            for key, value in self._pairs(body, ("aliases", "gpus"), f"node {name}"):
+            self._places.attributes(name, body)
+            for key, value in self._pairs(body, ("aliases", "gpus", *sorted(level_words())), f"node {name}"):
+                if key in level_words():
+                    continue
                 if key == "aliases":
                     for item in self._items(value):
                         found.aliases[self._host(item)] = name

@@ -74,13 +74,13 @@ def _weak_host(source: Source, position: int, head: bytes, facts: Facts) -> None
         facts.node_why[position] = "the output of uname in it"
         return
     tree = _TREE.search(source.name)
-    name = (tree[1] or tree[2]) if tree else _host_in_name(source.name)
+    name = (tree[1] or tree[2]) if tree else host_in_name(source.name)
     if name and is_host_name(name):
         source.node = name
         facts.node_why[position] = "the folder's name" if tree else "the file's name, since its lines name none"
 
 
-def _host_in_name(name: str) -> str | None:
+def host_in_name(name: str) -> str | None:
     """A plain ``dmesg`` carries no host: the file's name is then the only hint, and a weak one."""
     for part in reversed(re.split(r"[/!]", name)):
         words = [w for w in re.split(r"[._ ]", part) if w and not _NAME_WORDS.match(w)]

@@ -12,6 +12,9 @@ from aiops.model.event import TimeQuality
 
 _MOST_FILES = 500
 _MOST_RANKS = 64
+_MOST_DOMAINS = 200
+_MOST_SOURCES = 20
+_MOST_CHILDREN = 16
 _QUALITY = {
     TimeQuality.EXACT: "exact",
     TimeQuality.PARTIAL: "year assumed",
@@ -50,6 +53,7 @@ def _lines(case: Case, facts: Facts) -> Iterator[str]:
     yield ""
     yield from _ranks(case)
     yield ""
+    yield from _tree(case)
     yield from _clocks(case, facts)
     if facts.duplicates:
         yield ""
@@ -89,6 +93,33 @@ def _ranks(case: Case) -> Iterator[str]:
         yield f"  {_place(place)}"
     if len(ranks) > _MOST_RANKS:
         yield f"  … and {len(ranks) - _MOST_RANKS} more"
+
+
+def _tree(case: Case) -> Iterator[str]:
+    """Domains with what hangs on them and the line that says so, the highest first."""
+    tree, nics = case.topology.tree, case.topology.gpu_nics
+    if tree.edges:
+        domains = tree.domains()
+        yield f"TOPOLOGY    {len(tree.nodes())} nodes under {len(domains)} domains"
+        for domain in sorted(domains, key=lambda d: (d.hierarchy, -tree.height(d), d))[:_MOST_DOMAINS]:
+            yield f"  {domain.hierarchy}: {_plain(str(domain))}, {len(tree.members(domain))} nodes"
+            told: dict[str, list[str]] = {}
+            for edge in tree.children(domain):
+                port = f" ({edge.port})" if edge.port else ""
+                told.setdefault(f"{edge.proof.source}:{edge.proof.line or '?'}", []).append(f"{edge.child}{port}")
+            for where, names in list(told.items())[:_MOST_SOURCES]:
+                more = f" and {len(names) - _MOST_CHILDREN} more" if len(names) > _MOST_CHILDREN else ""
+                yield f"    {_plain(', '.join(names[:_MOST_CHILDREN]))}{more} — {_plain(where)}"
+            if len(told) > _MOST_SOURCES:
+                yield f"    … and {len(told) - _MOST_SOURCES} more lines"
+        if len(domains) > _MOST_DOMAINS:
+            yield f"  … and {len(domains) - _MOST_DOMAINS} more"
+        yield ""
+    if nics:
+        yield f"GPU AND NIC {len(nics)} GPUs"
+        for (node, gpu), near in sorted(nics.items())[:_MOST_RANKS]:
+            yield f"  {_plain(node)} GPU {gpu}: {_plain(', '.join(f'{nic} {how}' for nic, how in near[:3])) or 'no NIC'}"
+        yield ""
 
 
 def _place(place: RankPlace) -> str:

@@ -19,6 +19,7 @@ from aiops.ingest.records import Seen
 from aiops.ingest.slurm import sniff_slurm
 from aiops.ingest.sniff import SCANNED, Sniffed, sniff
 from aiops.ingest.spool import Spool
+from aiops.ingest.topology import sniff_topology
 from aiops.ingest.unwrap import needs_cleaning, sniff_wrapped, unwrap
 from aiops.model.case import Case, Problem, Source
 from aiops.progress import Progress
@@ -28,6 +29,7 @@ _DOCUMENTS = (
     ("manifest", sniff_manifest),
     ("metrics", sniff_metrics),
     ("kubernetes", sniff_kubernetes),
+    ("topology", sniff_topology),
     ("slurm", sniff_slurm),
 )
 

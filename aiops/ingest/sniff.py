@@ -6,9 +6,22 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-KINDS = ("kernel", "training", "scheduler", "kubernetes", "slurm", "metrics", "manifest", "text", "binary", "empty")
+KINDS = (
+    "kernel",
+    "training",
+    "scheduler",
+    "kubernetes",
+    "slurm",
+    "metrics",
+    "topology",
+    "manifest",
+    "text",
+    "binary",
+    "empty",
+)
 """``kernel`` system and kernel logs · ``training`` output of jobs · ``scheduler`` daemon logs · ``kubernetes`` objects ·
-``slurm`` tables and JSON of its commands · ``metrics`` samples · ``manifest`` our own files · ``text`` anything else."""
+``slurm`` tables and JSON of its commands · ``metrics`` samples · ``topology`` what nodes hang on ·
+``manifest`` our own files · ``text`` anything else."""
 
 SCANNED = frozenset({"kernel", "training", "scheduler", "text"})
 """Kinds whose lines are scanned for signals."""

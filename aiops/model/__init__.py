@@ -11,6 +11,7 @@ from aiops.model.case import (
     Source,
     Topology,
 )
+from aiops.model.domains import Domain, DomainTree, Edge, Hierarchy
 from aiops.model.entity import Entity, EntityKind, canonical_pci, is_host_name
 from aiops.model.event import NO_TIME, Event, EventTable, Severity, TimeQuality
 from aiops.model.finding import EvidenceRef, Finding, Role
@@ -21,12 +22,16 @@ __all__ = [
     "Case",
     "Checkpoint",
     "Coverage",
+    "Domain",
+    "DomainTree",
+    "Edge",
     "Entity",
     "EntityKind",
     "Event",
     "EventTable",
     "EvidenceRef",
     "Finding",
+    "Hierarchy",
     "Job",
     "KubernetesObject",
     "Problem",

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from aiops.model.domains import DomainTree
 from aiops.model.event import NO_TIME, EventTable
 from aiops.model.series import SeriesBlock
 
@@ -132,6 +133,10 @@ class Topology:
     """(node, PCI id) -> GPU UUID."""
     node_kinds: dict[str, set[str]] = field(default_factory=dict)
     """Which scheduler names a node: ``slurm`` and/or ``kubernetes``."""
+    tree: DomainTree = field(default_factory=DomainTree)
+    """What nodes hang on: switches, NVLink domains, racks, power."""
+    gpu_nics: dict[tuple[str, int], tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    """(node, GPU index) -> (NIC, relation such as ``PIX``), the nearest first, from ``nvidia-smi topo -m``."""
 
     def gpu_index(self, node: str | None, pci: str | None) -> int | None:
         """GPU index of a PCI id on a node, if any source joins the two."""
