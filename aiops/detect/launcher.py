@@ -58,6 +58,15 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
     return [*findings, *_outside(case, exits), *_slurm(case), *_restarts(case)]
 
 
+def recorded_exits(case: Case) -> list[tuple[str, int, int]]:
+    """(host, process id, rank) of each failed process in the launcher's summaries."""
+    return [
+        (exit.host, int(exit.event.fields["pid"]), exit.rank)
+        for exit in _exits(case)
+        if exit.event.signal == "launcher.exit_record" and exit.host and exit.rank is not None
+    ]
+
+
 def _exits(case: Case) -> list[Exit]:
     exits: list[Exit] = []
     for event in evidence_rows(case, "launcher.exit_record"):

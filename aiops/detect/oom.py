@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from aiops.catalog.model import Catalog
 from aiops.detect.evidence import evidence_rows, in_time
+from aiops.detect.launcher import recorded_exits
 from aiops.detect.signals import finding_of
 from aiops.model.case import Case
 from aiops.model.event import Event
@@ -66,6 +67,10 @@ def _cgroup(record: Event | None) -> str:
 
 
 def _ranks(case: Case, events: list[Event]) -> list[int]:
-    """Ranks whose process ids were killed."""
+    """Ranks whose process ids were killed, by NCCL's lines or by the launcher's record of the exit."""
     pids = {(event.node, int(event.fields["pid"])) for event in events}
-    return sorted(place.rank for place in case.topology.ranks.values() if (place.node, place.pid) in pids)
+    placed = {place.rank for place in case.topology.ranks.values() if (place.node, place.pid) in pids}
+    # a launcher may write the full host name where the kernel log has the short one
+    short = {(node.split(".")[0], pid) for node, pid in pids if node}
+    told = {rank for host, pid, rank in recorded_exits(case) if (host.split(".")[0], pid) in short}
+    return sorted(placed | told)
