@@ -69,6 +69,10 @@ DETECTOR_SIGNS = frozenset(
         "ckpt.saved",
         "ckpt.unfinished",
         "ckpt.resumed",
+        "topology.switch",
+        "topology.nvlink",
+        "topology.power",
+        "topology.spread",
     }
 )
 """Signs that the detectors make themselves; those of metrics and schedulers begin with ``metric.`` and ``sched.``."""

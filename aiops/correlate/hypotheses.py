@@ -284,8 +284,9 @@ def _leave_unexplained(hypothesis: Hypothesis, strongest: Mapping[str, float], f
 def _suspect(case: Case, failure: FailureClass, causes: list[Finding], scope: JobScope) -> Suspect:
     head = causes[0]
     suspect = Suspect("gpu" if head.fields.get("same_gpu") else failure.culprit, job=scope.job)
+    suspect.members = tuple(head.fields.get("members", ()))
     for finding in causes:
-        if finding.fields.get("all_ranks"):
+        if finding.fields.get("all_ranks") or suspect.members:
             continue
         suspect.node = suspect.node or finding.node
         if finding.node is not None and finding.node != suspect.node:

@@ -21,6 +21,8 @@ class Suspect:
     rank: int | None = None
     job: str | None = None
     name: str | None = None
+    members: tuple[str, ...] = ()
+    """Nodes that hang on the switch, rack or feed at fault; they are victims, to be avoided and not to be touched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,12 @@ class Hypothesis:
     def score(self) -> float:
         """Sum of all terms."""
         return sum(term.value for term in self.terms)
+
+    @property
+    def open_questions(self) -> list[str]:
+        """What would decide it: what its findings leave open in this case, then what the class always asks."""
+        asked = [str(question) for finding in self.causes for question in finding.fields.get("open", ())]
+        return list(dict.fromkeys([*asked, *self.failure.decides]))
 
     @property
     def began(self) -> int:

@@ -136,9 +136,20 @@ def in_scope(finding: Finding, scope: JobScope) -> bool:
         return False
     if finding.node and scope.nodes and finding.node not in scope.nodes:
         return False
+    if (
+        finding.fields.get("members")
+        and scope.nodes
+        and not scope.nodes & {*finding.nodes, *_bare_names(finding.nodes)}
+    ):
+        return False
     if finding.job and scope.job and scope.from_output and finding.sign.startswith(("sched.", "slurm.")):
         return same_workload(finding.job, scope)
     return True
+
+
+def _bare_names(nodes: tuple[str, ...]) -> set[str]:
+    """Host names without their DNS domain: a switch's inventory may write them in full."""
+    return {name.split(".", 1)[0] for name in nodes}
 
 
 _OWNER_PREFIX = re.compile(r"^(?:trainjob|jobset|job|pytorchjob|mpijob|rayjob|raycluster|pod|podgroup|statefulset)-")

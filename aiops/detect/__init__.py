@@ -10,6 +10,7 @@ from collections.abc import Callable
 from importlib.metadata import entry_points
 
 from aiops.catalog.model import Catalog
+from aiops.detect.domains import shared_domains
 from aiops.model.case import Case
 from aiops.model.event import NO_TIME
 from aiops.model.finding import Finding
@@ -31,6 +32,9 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
         for finding in detector(case, catalog):
             finding.detector = name
             findings.append(finding)
+    for finding in shared_domains(case, findings):
+        finding.detector = "domains"
+        findings.append(finding)
     findings.sort(key=_order)
     for number, finding in enumerate(findings, 1):
         finding.id = f"f{number}"

@@ -15,6 +15,8 @@ _LARGEST = 64 << 20
 _SPAN = 4_000
 """Lines of an object that are searched for the place."""
 _TEXT_LIMIT = 600
+_ABOVE = 25
+"""Lines above the name of an event that may hold its message: the API server sorts keys, and ``metadata`` comes late."""
 
 
 class Quotes:
@@ -32,7 +34,7 @@ class Quotes:
 
     def event(self, item: KubernetesObject, event: KubernetesEvent) -> EvidenceRef:
         """What an event says, at its message."""
-        line, offset = self._place(item.source, item.line, (event.message, event.reason))
+        line, offset = self._place(item.source, item.line, (event.message, event.reason), above=_ABOVE)
         return self.ref(item.source, line, offset, event.line, event.last)
 
     def row(self, source: int, line: int, text: str, ts: int = NO_TIME) -> EvidenceRef:
@@ -59,8 +61,9 @@ class Quotes:
         _, starts = self._load(source)
         return starts[line - 1] if 0 < line <= len(starts) else 0
 
-    def _place(self, source: int, line: int, needles: tuple[str, ...]) -> tuple[int, int]:
-        """(line, offset) of the first needle that is found from ``line`` on, else of ``line`` itself."""
+    def _place(self, source: int, line: int, needles: tuple[str, ...], above: int = 0) -> tuple[int, int]:
+        """(line, offset) of the first needle that is found from ``line`` on, or nearer in the ``above`` lines before it;
+        else of ``line`` itself."""
         data, starts = self._load(source)
         if not 0 < line <= len(starts):
             return line, 0
@@ -70,8 +73,14 @@ class Quotes:
             # Quotes are written in different ways in JSON and YAML, so only the text before the first one counts.
             plain = re.split(r"[\"'\\\n]", needle, maxsplit=1)[0].strip()[:60]
             at = data.find(plain.encode(), begin, end) if len(plain) > 2 else -1
-            if at >= 0:
-                found = line + data.count(b"\n", begin, at)
+            found = line + data.count(b"\n", begin, at) if at >= 0 else 0
+            back = (
+                data.rfind(plain.encode(), starts[max(0, line - 1 - above)], begin) if above and len(plain) > 2 else -1
+            )
+            if back >= 0:
+                before = line - 1 - data.count(b"\n", back, begin - 1)
+                found = before if not found or line - before < found - line else found
+            if found:
                 return found, starts[found - 1]
         return line, begin
 

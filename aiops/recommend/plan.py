@@ -88,6 +88,8 @@ def recommend(case: Case, incident: IncidentDraft, catalog: Catalog, settings: S
             continue
         if step.action == "requeue" and verdict != "same_nodes":
             continue
+        if ActionName(step.action) in DISRUPTIVE and suspect.members:
+            continue  # the nodes on a switch or a feed are victims, however many they are
         if (
             ActionName(step.action) in DISRUPTIVE
             and not (best.follows_gpu or best.failure.requeue == "exclude_nodes")
@@ -103,7 +105,10 @@ def recommend(case: Case, incident: IncidentDraft, catalog: Catalog, settings: S
 def _steps(catalog: Catalog, incident: IncidentDraft, nodes: list[str]) -> list[Step]:
     """The playbook of the class, with the reset or reboot that the driver itself asks for (Xid 154) if it has none."""
     best = incident.best
-    steps = list(catalog.playbooks["replace_node_reset" if best.follows_gpu else best.failure.playbook].steps)
+    name = "replace_node_reset" if best.follows_gpu else best.failure.playbook
+    if best.suspect.members and best.suspect.kind == "switch":
+        name = "fix_switch"  # also for an NVLink switch of many nodes: no node of them is replaced for it
+    steps = list(catalog.playbooks[name].steps)
     wanted = next((str(f.fields["recovery"]) for f in best.causes if f.fields.get("recovery")), "")
     asked = "reboot_node" if "eboot" in wanted else "reset_gpu" if "eset" in wanted else ""
     if asked and nodes and all(step.action not in (asked, "reboot_node") for step in steps):
@@ -132,11 +137,21 @@ def _nodes_to_leave(incident: IncidentDraft) -> list[str]:
         for s in incident.suspects
         if s.node and (s.kind in kinds or incident.best.failure.requeue == "exclude_nodes")
     ]
+    if incident.best.failure.requeue == "exclude_nodes" and incident.best.causes[0].fields.get("elsewhere"):
+        nodes += incident.best.suspect.members
     return list(dict.fromkeys(n for n in nodes if names.host(n)))
 
 
 def _requeue(incident: IncidentDraft, nodes: list[str]) -> tuple[str, str]:
     verdict = "exclude_nodes" if incident.best.follows_gpu else incident.best.failure.requeue
+    suspect = incident.best.suspect
+    if verdict == "exclude_nodes" and suspect.members:
+        if nodes:
+            return verdict, f"{len(nodes)} nodes hang on {_domain(incident)}; run outside of it until it is repaired."
+        return (
+            verdict,
+            f"All known nodes hang on {_domain(incident)}: it has to be repaired, or the job moved elsewhere.",
+        )
     if verdict == "exclude_nodes":
         if nodes:
             return verdict, f"The fault stays with {', '.join(nodes)}; everything else may be used."
@@ -148,12 +163,19 @@ def _requeue(incident: IncidentDraft, nodes: list[str]) -> tuple[str, str]:
     return verdict, "Nothing in the evidence speaks against the same nodes."
 
 
+def _domain(incident: IncidentDraft) -> str:
+    """The switch, rack or feed at fault with its kind."""
+    name = incident.best.suspect.name or ""
+    kind = incident.best.suspect.kind
+    return f"switch {name}" if kind == "switch" and " " not in name else name or f"the {kind}"
+
+
 def _facts(incident: IncidentDraft, choice: Choice, nodes: list[str]) -> dict[str, object]:
     suspect = incident.best.suspect
     head = incident.best.causes[0]
     earlier = choice.checkpoint is not None and choice.rule in ("C1", "C5", "C4")
     return {
-        "node": suspect.node,
+        "node": suspect.node or (_listing(tuple(nodes)) if suspect.members and nodes else None),
         "gpu": suspect.pci or suspect.gpu,
         "job": incident.scope.job,
         "no_job": incident.scope.job is None,
@@ -164,7 +186,7 @@ def _facts(incident: IncidentDraft, choice: Choice, nodes: list[str]) -> dict[st
         "pci": names.pci(suspect.pci) or (str(suspect.gpu) if suspect.gpu is not None else "<GPU index>"),
         "where": _where(incident),
         "fix": _fix(incident),
-        "missing": "; ".join(incident.best.failure.decides) or "logs of the ranks and nodes around the end of the job",
+        "missing": "; ".join(incident.best.open_questions) or "logs of the ranks and nodes around the end of the job",
     }
 
 

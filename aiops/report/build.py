@@ -190,7 +190,7 @@ def _hypothesis(h: Hypothesis) -> r.Hypothesis:
         culprit=_culprit(h.suspect),
         explains=[f.id for f in (*h.causes, *h.explained)][:40],
         against=h.against,
-        would_decide=list(h.failure.decides),
+        would_decide=h.open_questions,
         score=round(h.score, 3),
         terms=[
             r.ScoreTerm(term=t.name, value=round(t.value, 3), why=_clean(t.why), findings=list(t.findings))
@@ -220,6 +220,8 @@ def entity_of(finding: Finding) -> str:
         return f"{finding.node} GPU {finding.gpu if finding.gpu is not None else finding.pci}"
     if finding.rank is not None:
         return f"rank {finding.rank}"
+    if finding.fields.get("domain"):
+        return str(finding.fields["domain"])
     if finding.sign.startswith(("sched.", "slurm.")):
         return "scheduler"
     if finding.node and not finding.ranks:
