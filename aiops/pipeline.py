@@ -24,7 +24,7 @@ def analyze(case: Case, settings: Settings | None = None, progress: Progress = s
     from aiops.report.build import build_report
 
     settings = settings or Settings()
-    catalog = load_catalog(settings.catalog_dirs)
+    catalog = load_catalog(settings.catalog_dirs, settings.cache_dir)
     progress("detect", 0, 1)
     findings = detect(case, catalog)
     progress("correlate", 0, 1)

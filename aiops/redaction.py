@@ -257,6 +257,12 @@ _PEM_BODY = re.compile(r"(?:[A-Za-z0-9+/=\s]|\\[nr])*")
 _PEM_LINE = re.compile(r"((?:[A-Za-z0-9+/= \t\r]|\\[nr])*)(?:\n|\Z)")
 
 
+_SHORTEST = 5
+"""Characters of the shortest secret with its name, ``pwd=x``."""
+_SHORTEST_ADDRESS = 2
+"""``::``"""
+
+
 class Redactor:
     """Replaces secrets and counts them. Safe to share between threads.
 
@@ -266,6 +272,7 @@ class Redactor:
 
     def __init__(self, *, ips: bool = False, key: bytes | None = None) -> None:
         self._rules = RULES + (ADDRESS_RULES if ips else ())
+        self._shortest = _SHORTEST_ADDRESS if ips else _SHORTEST
         self._key = key or os.urandom(32)
         self._numbers: dict[bytes, int] = {}
         self._lock = threading.Lock()
@@ -279,11 +286,15 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """The text with every known kind of secret replaced; running it again changes nothing."""
+        if len(text) < self._shortest:
+            return text
         text = self._key_blocks(text)
         lower = text.lower()
         for rule in self._rules:
-            if any(needle in lower for needle in rule.needles):
-                text = rule.pattern.sub(partial(self._replace, rule), text)
+            for needle in rule.needles:
+                if needle in lower:
+                    text = rule.pattern.sub(partial(self._replace, rule), text)
+                    break
         return text
 
     def _replace(self, rule: Rule, match: re.Match[str]) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from aiops.catalog.documents import read_documents
 from aiops.catalog.model import Catalog, Confidence, FailureClass, Playbook, Sign, Signal, Step, XidCode
 from aiops.errors import CatalogError
 from aiops.model.event import Severity
@@ -53,41 +53,47 @@ _SIGN_KEYS = {"sign", "where", "weight", "on", "within", "expected", "why", "des
 _STEP_KEYS = {"action", "why", "needs", "risk", "approval", "check"}
 
 
-def load_catalog(extra: Iterable[Path] = ()) -> Catalog:
-    """The built-in catalog, then each directory of ``extra`` on top (same id = replaced).
+_loaded: dict[tuple[Path, ...], Catalog] = {}
+_MOST_LOADED = 4
+
+
+def load_catalog(extra: Iterable[Path] = (), cache_dir: Path | None = None) -> Catalog:
+    """The built-in catalog, then each directory of ``extra`` on top (same id = replaced); read once in a process.
+
+    Parsed files are kept in ``cache_dir`` for the next process.
 
     Raises:
         CatalogError: an entry is malformed; the message names file and entry.
     """
-    return _load(tuple(Path(p) for p in extra))
+    directories = tuple(Path(p) for p in extra)
+    if directories not in _loaded:
+        while len(_loaded) >= _MOST_LOADED:
+            del _loaded[next(iter(_loaded))]
+        _loaded[directories] = _load(directories, cache_dir)
+    return _loaded[directories]
 
 
-@lru_cache(maxsize=4)
-def _load(extra: tuple[Path, ...]) -> Catalog:
+def _load(extra: tuple[Path, ...], cache_dir: Path | None) -> Catalog:
     signals: dict[str, Signal] = {}
     failures: dict[str, FailureClass] = {}
     playbooks: dict[str, Playbook] = {}
     groups: dict[str, list[Any]] = {}
     raw_failures: list[tuple[Path, Mapping[str, Any]]] = []
-    for base in (catalog_dir(), *extra):
-        if not base.is_dir():
-            raise CatalogError(f"{base}: no such catalog directory")
-        for path in sorted((base / "signals").glob("*.y*ml")):
-            for entry in _entries(path):
+    files = [file for base in (catalog_dir(), *extra) for file in _files(base)]
+    confidence = catalog_dir() / "confidence.yaml"
+    *values, coefficients = read_documents([*(path for _, path in files), confidence], cache_dir)
+    for (what, path), value in zip(files, values, strict=True):
+        for entry in _entries(path, value):
+            if what == "signals":
                 signal = _signal(path, entry)
                 signals[signal.id] = signal
-        for path in (base / "failures.yaml", *sorted((base / "failures").glob("*.y*ml"))):
-            if path.exists():
-                for entry in _entries(path):
-                    if set(entry) == {"group", "signs"}:
-                        groups[str(entry["group"])] = list(entry["signs"])
-                    else:
-                        raw_failures.append((path, entry))
-        path = base / "playbooks.yaml"
-        if path.exists():
-            for entry in _entries(path):
+            elif what == "playbooks":
                 playbook = _playbook(path, entry)
                 playbooks[playbook.id] = playbook
+            elif set(entry) == {"group", "signs"}:
+                groups[str(entry["group"])] = list(entry["signs"])
+            else:
+                raw_failures.append((path, entry))
     for path, entry in raw_failures:
         failure = _failure(path, entry, groups)
         failures[failure.id] = failure
@@ -97,19 +103,25 @@ def _load(extra: tuple[Path, ...]) -> Catalog:
         playbooks=playbooks,
         xids=_codes(catalog_dir() / "xid.csv", "xid"),
         sxids=_codes(catalog_dir() / "sxid.csv", "sxid"),
-        confidence=_confidence(catalog_dir() / "confidence.yaml"),
+        confidence=_confidence(confidence, coefficients),
     )
 
 
-def _entries(path: Path) -> Iterator[Mapping[str, Any]]:
-    import yaml
+def _files(base: Path) -> Iterator[tuple[str, Path]]:
+    """(what a file holds, its path) of a catalog directory."""
+    if not base.is_dir():
+        raise CatalogError(f"{base}: no such catalog directory")
+    for path in sorted((base / "signals").glob("*.y*ml")):
+        yield "signals", path
+    for path in (base / "failures.yaml", *sorted((base / "failures").glob("*.y*ml"))):
+        if path.exists():
+            yield "failures", path
+    path = base / "playbooks.yaml"
+    if path.exists():
+        yield "playbooks", path
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    try:
-        with open(path, encoding="utf-8") as handle:
-            data = yaml.load(handle, Loader=loader)
-    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
-        raise CatalogError(f"{path}: not readable as YAML: {error}") from error
+
+def _entries(path: Path, data: Any) -> Iterator[Mapping[str, Any]]:
     if data is None:
         return
     if not isinstance(data, list):
@@ -261,8 +273,8 @@ def _playbook(path: Path, entry: Mapping[str, Any]) -> Playbook:
     return Playbook(id=str(entry["id"]), steps=tuple(steps))
 
 
-def _confidence(path: Path) -> Confidence:
-    values = {str(entry["id"]): entry.get("value") for entry in _entries(path)}
+def _confidence(path: Path, data: Any) -> Confidence:
+    values = {str(entry["id"]): entry.get("value") for entry in _entries(path, data)}
     try:
         return Confidence(**{name: float(value) for name, value in values.items() if value is not None})
     except (TypeError, ValueError) as error:

@@ -9,6 +9,9 @@ from typing import Annotated
 
 import typer
 
+# nothing that happens to be installed shall look into a report; looking for such plugins costs time as well
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+
 from aiops.cli import analyze, catalog, collect, demo, scan, slack, surfaces, triage
 from aiops.errors import AiopsError
 

@@ -6,6 +6,8 @@ import math
 import re
 from statistics import median
 
+import numpy as np
+
 from aiops.catalog.model import Catalog
 from aiops.detect.evidence import evidence_rows, known, quote
 from aiops.detect.progress import Point, progress_points
@@ -22,6 +24,8 @@ GRADIENT_JUMP = 1000.0
 """Gradient norm above this multiple of its early median is an explosion (taxonomy ``num.grad_explosion``)."""
 LOSS_JUMP = 5.0
 """Loss above this multiple of its early median is an explosion (FORMULAS 5.12, ByteRobust)."""
+_SHORTEST, _WINDOW = 8, 32
+"""Values before a loss that its level is taken from, at least and at most."""
 SLOW = 1.5
 """Step time above this multiple of its early median, held for a while, is a slow-down (SCHEDULERS 5.8)."""
 
@@ -153,12 +157,13 @@ def _track_jumps(case: Case, rank: int | None, points: list[Point]) -> list[Find
 def _spike(case: Case, rank: int | None, losses: list[Point]) -> list[Finding]:
     """A local maximum far above the window before it, more than the usual scatter."""
     best: tuple[float, Point, float] | None = None
-    for i in range(8, len(losses)):
-        window = [p.loss or 0.0 for p in losses[max(0, i - 32) : i]]
-        middle = median(window)
-        scatter = median(abs(v - middle) for v in window) * 1.4826
-        value = losses[i].loss or 0.0
-        if middle > 0 and value > SPIKE * middle and value - middle > 6 * max(scatter, 0.01 * middle):
+    values = [p.loss or 0.0 for p in losses]
+    for i, middle in enumerate(_levels(values), _SHORTEST):
+        value = values[i]
+        if not (middle > 0 and value > SPIKE * middle):
+            continue
+        scatter = median(abs(v - middle) for v in values[max(0, i - _WINDOW) : i]) * 1.4826
+        if value - middle > 6 * max(scatter, 0.01 * middle):
             ratio = value / middle
             if best is None or ratio > best[0]:
                 best = (ratio, losses[i], middle)
@@ -179,6 +184,15 @@ def _spike(case: Case, rank: int | None, losses: list[Point]) -> list[Finding]:
             {"base": middle, "top": point.loss, "step": point.step, "recovered": recovered},
         )
     ]
+
+
+def _levels(values: list[float]) -> list[float]:
+    """Median of up to `_WINDOW` values before each one, from the one with number `_SHORTEST` on."""
+    levels = [median(values[:i]) for i in range(_SHORTEST, min(_WINDOW, len(values)))]
+    if len(values) > _WINDOW:
+        windows = np.lib.stride_tricks.sliding_window_view(np.array(values[:-1]), _WINDOW)
+        levels += np.median(windows, axis=1).tolist()
+    return levels
 
 
 def _jump(

@@ -67,7 +67,9 @@ _WORDS = {
     "nans": ("nan iterations",),
     "lr": ("lr", "LR", "rate", "Rate"),
 }
-"""A value is looked for only where one of its words stands in the line."""
+"""A value is looked for only where one of its words stands in the line, and not before that."""
+_BEFORE = 32
+"""Characters of a key before its word, at most: ``reduced_training_loss``."""
 
 
 def progress_points(case: Case) -> list[Point]:
@@ -97,7 +99,9 @@ def _updates(case: Case, event: Event) -> list[str]:
 def read_point(event: Event, text: str) -> Point | None:
     """The values of a progress line, or ``None`` if it holds no number of interest."""
     values = {
-        name: _value(pattern, text) if any(word in text for word in _WORDS[name]) else None
+        name: _value(pattern, text, max(0, min(at) - _BEFORE))
+        if (at := [place for word in _WORDS[name] if (place := text.find(word)) >= 0])
+        else None
         for name, pattern in _KEYS.items()
     }
     if values["loss"] is None and values["grad_norm"] is None and values["scale"] is None:
@@ -125,8 +129,8 @@ def read_point(event: Event, text: str) -> Point | None:
     )
 
 
-def _value(pattern: re.Pattern[str], text: str) -> float | None:
-    match = pattern.search(text)
+def _value(pattern: re.Pattern[str], text: str, at: int) -> float | None:
+    match = pattern.search(text, at)
     if match is None:
         return None
     try:

@@ -102,8 +102,7 @@ def _samples(case: Case) -> list[Sample]:
             own += seconds
             data += seconds if part == "data" else 0.0
         if own > 0:
-            stage = _STAGE.search(event.text)
-            number = int(stage[1] or stage[2]) if stage else None
+            number = _stage_of(event.text)
             found.setdefault(
                 (event.rank, int(step[1])), Sample(event.rank, int(step[1]), own, data, wait, number, event)
             )
@@ -112,11 +111,19 @@ def _samples(case: Case) -> list[Sample]:
     # without parts: a step time that differs between ranks is each rank's own
     for point in progress_points(case):
         if point.event.rank is not None and point.step is not None and point.step_time:
-            stage = _STAGE.search(point.event.text)
-            number = int(stage[1] or stage[2]) if stage else None
+            number = _stage_of(point.event.text)
             sample = Sample(point.event.rank, point.step, point.step_time, 0.0, 0.0, number, point.event)
             found.setdefault((point.event.rank, point.step), sample)
     return list(found.values())
+
+
+def _stage_of(text: str) -> int | None:
+    """The pipeline stage that a line names."""
+    lower = text.lower()
+    if "stage" not in lower and "pipeline" not in lower and "pp" not in lower:
+        return None
+    stage = _STAGE.search(text)
+    return int(stage[1] or stage[2]) if stage else None
 
 
 def _slow_ranks(by_rank: dict[int, list[Sample]]) -> dict[int, float]:

@@ -46,7 +46,7 @@ def open_case(paths: Sequence[str | Path], settings: Settings, progress: Progres
         case.coverage.problems += spool.problems
         case.coverage.skipped_files = spool.skipped
         _require_content(case, names)
-        catalog = load_catalog(settings.catalog_dirs)
+        catalog = load_catalog(settings.catalog_dirs, settings.cache_dir)
         case.topology.tree.state(facts_of(case).declared.edges)
         _read_documents(case, settings)
         join_kubernetes_topology(case)

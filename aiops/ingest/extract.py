@@ -110,6 +110,7 @@ class Extractor:
         prefix = parse_prefix(text, task_labels=task_labels)
         kinds = _KERNEL_ONLY if prefix.kernel and source.kind == "training" else _KINDS_OF_FILE[source.kind]
         stamped = False
+        shown = ""
         for rule_id, count in sorted(rules):
             rule = self._rules[rule_id]
             signal = rule.signal
@@ -123,7 +124,8 @@ class Extractor:
                     return
                 self._stamp(source, offset, prefix)
                 stamped = True
-            self._append(source, hit, offset, prefix, signal, match, count, text)
+                shown = _CONTROL.sub(" ", text[:1000]).strip()
+            self._append(source, hit, offset, prefix, signal, match, count, text, shown)
 
     def _stands_elsewhere(self, source: Source, prefix: Prefix, text: str) -> bool:
         """True if another file holds the same line of the same host at the same time: an excerpt, a rotation, a second copy."""
@@ -150,8 +152,11 @@ class Extractor:
         match: re.Match[str],
         count: int,
         text: str,
+        shown: str,
     ) -> None:
-        fields: dict[str, Any] = {**signal.says, **{k: v for k, v in match.groupdict().items() if v is not None}}
+        fields: dict[str, Any] = dict(signal.says)
+        if match.re.groupindex:
+            fields.update((name, value) for name, value in match.groupdict().items() if value is not None)
         if prefix.pod:
             fields["pod"] = prefix.pod
         if prefix.local_rank is not None:
@@ -174,7 +179,7 @@ class Extractor:
             rank=rank if rank is not None else source.rank,
             count=count,
             fields=fields,
-            text=_CONTROL.sub(" ", text[:1000]).strip(),
+            text=shown,
             quoted=_inside_quotation(text, prefix.start, match.start()),
         )
         self._remember(row, source, prefix, node, rank, text)

@@ -94,7 +94,7 @@ def parse_prefix(text: str, *, task_labels: bool = False) -> Prefix:
     level = _LEVEL.match(text, at)
     if level:
         at = level.end()
-    if prefix.rank is None:
+    if prefix.rank is None and (text.find("ank", 0, at + 120) >= 0 or text.find("ANK", 0, at + 120) >= 0):
         rank = _RANK.search(text, 0, min(len(text), at + 120))
         if rank:
             prefix.rank = int(next(group for group in rank.groups() if group is not None))
@@ -222,7 +222,7 @@ _SYSTEM = frozenset(
 
 
 def _nccl_head(text: str, at: int, prefix: Prefix) -> None:
-    match = _NCCL.match(text, at) or _NCCL.match(text, _skip_blank(text, at))
+    match = _NCCL.match(text, _skip_blank(text, at))
     if match:
         prefix.host, prefix.pid = match[1], int(match[2])
 

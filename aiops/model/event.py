@@ -70,6 +70,7 @@ class EventTable:
     """Append-only columns. Strings are interned, so equal ones cost one reference."""
 
     __slots__ = (
+        "_all",
         "_by_signal",
         "_count",
         "_events",
@@ -103,6 +104,7 @@ class EventTable:
         self._text: list[str] = []
         self._quoted = array("b")
         self._events: dict[int, Event] = {}
+        self._all: list[Event] | None = None
         self._by_signal: dict[str, list[int]] | None = None
         self.totals: dict[str, int] = {}
         """Lines hit per signal, storms included."""
@@ -141,7 +143,7 @@ class EventTable:
         self._fields.append(fields or {})
         self._text.append(text)
         self._quoted.append(quoted)
-        self._by_signal = None
+        self._by_signal = self._all = None
         self.totals[signal] = self.totals.get(signal, 0) + count
         return len(self._ts) - 1
 
@@ -170,7 +172,11 @@ class EventTable:
         return event
 
     def __iter__(self) -> Iterator[Event]:
-        return (self[i] for i in range(len(self)))
+        if len(self) > _KEPT:
+            return (self[i] for i in range(len(self)))
+        if self._all is None:
+            self._all = [self[i] for i in range(len(self))]
+        return iter(self._all)
 
     def by_signal(self) -> dict[str, list[int]]:
         """Row numbers of each signal, in the order in which the rows were added."""
@@ -183,6 +189,7 @@ class EventTable:
     def move(self, index: int, *, ts: int | None = None, node: str | None = None, rank: int | None = None) -> None:
         """Correct a row after the clocks or the names of the whole case are known."""
         self._events.pop(index, None)
+        self._all = None
         if ts is not None:
             self._ts[index] = ts
         if node is not None:

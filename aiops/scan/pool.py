@@ -73,7 +73,7 @@ class _Worker:
 def scan_files(scanner: Scanner, paths: Sequence[Path], jobs: int | None = None) -> Generator[Found, None, None]:
     """Hit lines of some files, in the order of the files and of their lines.
 
-    ``jobs`` worker processes; by default all cores if there is enough to do. Closing the generator ends them.
+    ``jobs`` processes; by default all cores if there is enough to do. Closing the generator ends all but this one.
 
     Raises:
         OSError: a file cannot be read.
@@ -141,39 +141,46 @@ def _batches(pieces: Iterator[Piece]) -> Iterator[list[Piece]]:
 def _from_workers(
     scanner: Scanner, pieces: Iterator[Piece], jobs: int, few: int
 ) -> Iterator[tuple[Piece, tuple[list[HitLine], int]]]:
+    """``jobs`` processes, this one among them: it scans as well instead of waiting."""
     batches = _batches(pieces)
     tasks: dict[int, list[Piece]] = {}
     answers: dict[int, Answer] = {}
     workers: list[_Worker] = []
     given = turn = 0
-    more = True
+
+    def next_batch() -> list[Piece] | None:
+        nonlocal given
+        batch = next(batches, None)
+        if batch is not None:
+            tasks[given] = batch
+            given += 1
+        return batch
+
     try:
-        workers += (_start() for _ in range(jobs))
+        workers += (_start() for _ in range(jobs - 1))
         setup = (scanner.program, scanner.engine.name, scanner.engine.dump(), scanner.keep, few)
         for worker in workers:
             _send(worker, setup)
-        while more or tasks:
-            while more and len(tasks) < jobs * _AHEAD:
-                batch = next(batches, None)
-                if batch is None:
-                    more = False
-                    break
-                tasks[given] = batch
-                alive = [worker for worker in workers if not worker.pipe.closed]
-                if alive:
-                    chosen = min(alive, key=lambda worker: len(worker.tasks))
-                    if _send(chosen, batch):
-                        chosen.tasks.append(given)
-                given += 1
-            while turn in tasks and turn not in answers:
-                if not any(turn in worker.tasks for worker in workers):
-                    answers[turn] = scan_pieces(scanner, tasks[turn], few)  # its worker died
-                else:
-                    _collect(workers, answers)
-                    workers = [worker for worker in workers if not worker.pipe.closed]
+        while True:
+            workers = [worker for worker in workers if not worker.pipe.closed]
+            for worker in workers:
+                while len(worker.tasks) < _AHEAD and (batch := next_batch()) is not None and _send(worker, batch):
+                    worker.tasks.append(given - 1)
             if turn in answers:
                 yield from zip(tasks.pop(turn), answers.pop(turn), strict=True)
                 turn += 1
+                _collect(workers, answers, 0.0)
+                continue
+            here: int | None = None
+            if turn in tasks and not any(turn in worker.tasks for worker in workers):
+                here = turn  # its worker died
+            elif len(tasks) < jobs * _AHEAD and next_batch() is not None:
+                here = given - 1
+            if here is not None:
+                answers[here] = scan_pieces(scanner, tasks[here], few)
+            elif not tasks:
+                return
+            _collect(workers, answers, None if here is None else 0.0)
     finally:
         for worker in workers:
             _stop(worker)
@@ -205,10 +212,10 @@ def _send(worker: _Worker, message: object) -> bool:
     return True
 
 
-def _collect(workers: list[_Worker], answers: dict[int, Answer]) -> None:
-    """Wait for the next answer or death."""
-    by_pipe = {worker.pipe: worker for worker in workers if worker.tasks}
-    for pipe in wait(list(by_pipe)):
+def _collect(workers: list[_Worker], answers: dict[int, Answer], seconds: float | None) -> None:
+    """Take the answers that are there; wait so long for the next one or a death, without end if ``seconds`` is ``None``."""
+    by_pipe = {worker.pipe: worker for worker in workers if worker.tasks and not worker.pipe.closed}
+    for pipe in wait(list(by_pipe), seconds):
         assert isinstance(pipe, Connection)
         worker = by_pipe[pipe]
         try:

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from aiops.catalog import load_catalog
+from aiops.catalog.documents import read_documents
 from aiops.catalog.lint import lint_catalog, signals_of_line
 from aiops.errors import CatalogError
 from aiops.model.finding import Role
+from aiops.resources import catalog_dir
 
 GOOD = """
 - id: site.battery
@@ -122,3 +124,30 @@ def test_lint_command_exits_with_2_and_names_the_mistake(aiops, tmp_path: Path) 
     result = aiops("catalog", "lint", "--catalog", site(tmp_path, GOOD.replace("n7 is empty", "other")))
     assert result.returncode == 2
     assert b"the example does not match" in result.stdout
+
+
+def test_files_read_before_mean_the_same_and_a_changed_one_is_read_anew(tmp_path: Path) -> None:
+    cache, site = tmp_path / "cache", tmp_path / "site"
+    (site / "signals").mkdir(parents=True)
+    text = (
+        "- id: site.battery\n  title: 2026-08-01\n  match: 'raid: BBU empty$'\n  in: [kernel]\n  says: {cells: 1, volts: 1.0, ok: true}\n"
+        "  examples: ['raid: BBU empty']\n  source: manual\n"
+    )
+    path = site / "signals" / "site.yaml"
+    path.write_text(text.replace("2026-08-01", "Empty"))
+
+    def read(path: Path) -> str:
+        return repr(read_documents([*sorted((catalog_dir() / "signals").glob("*.yaml")), path], cache))
+
+    first = read(path)
+    assert len(list(cache.glob("catalog-*.json"))) == 1
+    assert read(path) == first
+    path.write_text(text.replace("2026-08-01", "Worn"))
+    assert "Worn" in read(path) and "Worn" not in first
+    path.write_text(text)  # a date has no JSON: not kept, read as YAML each time
+    assert "datetime.date(2026, 8, 1)" in read(path) and "datetime.date(2026, 8, 1)" in read(path)
+    assert len(list(cache.glob("catalog-*.json"))) == 2
+    for kept in cache.glob("catalog-*.json"):
+        kept.write_bytes(b"{broken")
+    path.write_text(text.replace("2026-08-01", "Empty"))
+    assert read(path) == first

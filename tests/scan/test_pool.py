@@ -51,6 +51,7 @@ def flat(logs: list[Path], jobs: int) -> list[tuple[object, ...]]:
 def test_workers_give_what_one_process_gives(logs: list[Path]) -> None:
     alone = flat(logs, 1)
     assert flat(logs, 2) == alone
+    assert flat(logs, 4) == alone
     for file, _, line, text, _ in alone:
         assert logs[file].read_bytes().split(b"\n")[line - 1] == text  # type: ignore[index,operator]
 
@@ -121,7 +122,7 @@ def test_the_end_of_a_large_log_is_kept_line_by_line(
 
 def test_killed_workers_lose_nothing(logs: list[Path]) -> None:
     alone = flat(logs, 1)
-    found = scan_files(make_scanner(CATALOG), logs, 2)
+    found = scan_files(make_scanner(CATALOG), logs, 3)
     results = [next(found)]
     killed = workers()
     for pid in killed:
@@ -132,7 +133,7 @@ def test_killed_workers_lose_nothing(logs: list[Path]) -> None:
 
 
 def test_an_abandoned_scan_ends_its_workers(logs: list[Path]) -> None:
-    found = scan_files(make_scanner(CATALOG), logs, 2)
+    found = scan_files(make_scanner(CATALOG), logs, 3)
     next(found)
     found.close()
     assert not workers()
@@ -144,7 +145,7 @@ def test_workers_end_with_a_parent_that_is_killed(logs: list[Path], tmp_path: Pa
         "from aiops.catalog import load_catalog\n"
         "from aiops.scan import make_scanner\n"
         "from aiops.scan.pool import scan_files\n"
-        "found = scan_files(make_scanner(load_catalog()), [pathlib.Path(p) for p in sys.argv[1:]], 2)\n"
+        "found = scan_files(make_scanner(load_catalog()), [pathlib.Path(p) for p in sys.argv[1:]], 3)\n"
         "next(found)\n"
         "print('scanning', flush=True)\n"
         "sys.stdin.read()\n"
