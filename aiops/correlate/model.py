@@ -89,6 +89,8 @@ class JobScope:
     gpus: int | None = None
     from_output: bool = False
     """The job is known by its own output; otherwise everything in the case is in scope."""
+    elsewhere: frozenset[str] = frozenset()
+    """Nodes that are known to serve other jobs, for a job that was asked for by name and has no nodes yet."""
 
 
 @dataclass(slots=True)

@@ -64,7 +64,16 @@ def find_scope(case: Case) -> JobScope:
         nodes=frozenset(members) if job.nodes or earlier or _all_placed(case) else frozenset(),
         gpus=job.gpus or case.topology.world_size,
         from_output=bool(case.coverage.sources.get("training")),
+        elsewhere=_held_by_others(case, job) - members,
     )
+
+
+def _held_by_others(case: Case, job: Job) -> frozenset[str]:
+    """Nodes on which other jobs run, if ``job`` alone was asked for (``scontrol show job``) and waits for its first ones."""
+    shown = [one for one in case.jobs if any(r.tool == "scontrol" for r in one.fields.get("records") or ())]
+    if shown != [job] or job.nodes or not (job.state or "").upper().startswith("PENDING"):
+        return frozenset()
+    return frozenset(node for other in case.jobs if other.id != job.id and _runs_on(other) for node in other.nodes)
 
 
 def _all_placed(case: Case) -> bool:
@@ -135,6 +144,8 @@ def in_scope(finding: Finding, scope: JobScope) -> bool:
     if finding.fields.get("foreign"):
         return False
     if finding.node and scope.nodes and finding.node not in scope.nodes:
+        return False
+    if finding.node in scope.elsewhere:
         return False
     if (
         finding.fields.get("members")

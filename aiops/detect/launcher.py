@@ -240,7 +240,7 @@ def _slurm(case: Case) -> list[Finding]:
                 first=first,
                 last=last,
                 nodes=nodes,
-                node=nodes[0] if len(nodes) == 1 and why == "NODE FAILURE" else None,
+                node=nodes[0] if len(nodes) == 1 and why == "NODE FAILURE" and _alone(case, job) else None,
                 job=job,
                 count=sum(e.count for e in events),
                 fields={"why": why, "job": job},
@@ -248,6 +248,13 @@ def _slurm(case: Case) -> list[Finding]:
             )
         )
     return findings
+
+
+def _alone(case: Case, job: str) -> bool:
+    """True unless the job is known to have more nodes: a node that failed does not print why its job is cancelled."""
+    known_nodes = {node for one in case.jobs if one.id == job for node in one.nodes}
+    known_nodes |= {place.node for place in case.topology.ranks.values() if place.node}
+    return len(known_nodes) <= 1
 
 
 def _restarts(case: Case) -> list[Finding]:

@@ -10,6 +10,7 @@ Signs and their roles:
 - ``metric.thermal_throttle``, ``metric.power_brake``, ``metric.clock_low`` slower than the peers: root.
 - ``metric.pcie_replay``, ``metric.pcie_width``, ``metric.nvlink_errors`` links: root.
 - ``metric.gpu_absent`` stops answering while its node's others answer: root; context if it came back.
+- ``metric.fabric_wait`` pause frames or congestion notifications rise on most nodes together: root.
 - ``metric.idle_gpu`` idle while all others of the job work: root. ``metric.hang`` GPUs spin in a collective: echo.
 - ``metric.fb_full`` memory full: context. ``metric.fb_drop`` memory released before the others did: echo.
 
@@ -33,8 +34,10 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
         return []
     from aiops.detect import metrics_activity, metrics_clocks, metrics_links, metrics_memory, metrics_xid
     from aiops.detect.metrics_evidence import Proof
+    from aiops.detect.metrics_fabric import congestion
     from aiops.detect.metrics_frame import frames
 
     proof = Proof(case)
     rules = (metrics_memory, metrics_xid, metrics_clocks, metrics_links, metrics_activity)
-    return [finding for frame in frames(case) for rule in rules for finding in rule.find(frame, proof)]
+    found = [finding for frame in frames(case) for rule in rules for finding in rule.find(frame, proof)]
+    return [*found, *congestion(case, proof)]

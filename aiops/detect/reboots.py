@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from aiops.detect.evidence import evidence_rows, in_time, inexact, known, quotes, span
+from aiops.ingest.hostlist import expand_hostlist
 from aiops.model.case import Case
 from aiops.model.event import NO_TIME, Event, Severity
 from aiops.model.finding import Finding, Role
@@ -23,6 +24,7 @@ _SILENT_S = 1800.0
 TOGETHER = 3
 """Nodes that must go down together to point to what feeds them."""
 _TOGETHER_S = 180.0
+_INPUT_LOST = re.compile(r"AC lost|[Ii]nput[^|\n]{0,40}\b(?:is )?lost|[Ii]nput (?:Failure|failure)")
 
 
 @dataclass(slots=True)
@@ -56,7 +58,8 @@ def reboots(case: Case) -> list[Finding]:
         mine = [boot for boot in boots if boot.node == node]
         near = [boot for boot in mine if _near(boot, job)]
         findings.append(_finding(case, near or mine, bool(near)))
-    return [*findings[:64], *_together(case, [boot for boot in boots if _near(boot, job) and not boot.planned])]
+    together = _together(case, [boot for boot in boots if _near(boot, job) and not boot.planned])
+    return [*findings[:64], *(together or _without_power(case))]
 
 
 def _boots(case: Case) -> Iterator[_Boot]:
@@ -173,4 +176,38 @@ def _together(case: Case, boots: list[_Boot]) -> list[Finding]:
                     evidence=quotes(case, events),
                 )
             ]
+    return []
+
+
+def _without_power(case: Case) -> list[Finding]:
+    """Nodes that Slurm lost together while supplies report that their input is gone: the feed, not each node."""
+    supplies = [event for event in evidence_rows(case, "pwr.psu_fault") if _INPUT_LOST.search(event.text)]
+    lost = [
+        (event.ts, node, event)
+        for event in evidence_rows(case, "slurm.node_not_responding")
+        for node in expand_hostlist(re.sub(r"[^\w.,\[\]-]", "", str(event.fields["nodes"])))
+        if known(event)
+    ]
+    lost.sort(key=lambda one: (one[0], one[1]))
+    for at, _, _ in lost:
+        group = [one for one in lost if 0 <= one[0] - at <= _TOGETHER_S * 1e9]
+        nodes = tuple(dict.fromkeys(node for _, node, _ in group))
+        if len(nodes) < TOGETHER or len(supplies) < 2:
+            continue
+        events = sorted([*supplies, *(event for _, _, event in group)], key=in_time)
+        first, last = span(events)
+        return [
+            Finding(
+                sign="pwr.domain_event",
+                text=f"{len(nodes)} nodes went down together and power supplies lost their input: {', '.join(nodes[:8])}",
+                role=Role.ROOT,
+                severity=Severity.FATAL,
+                first=first,
+                last=last,
+                nodes=nodes,
+                count=len(nodes),
+                fields={"measured": True, "affected": len(nodes)},
+                evidence=quotes(case, events),
+            )
+        ]
     return []

@@ -36,6 +36,8 @@ _PRESSURE_EVENTS = {
     "ImageGCFailed": None,
     "SystemOOM": "memory",
 }
+_RECLAIMED = ("SpotInterruption", "SpotInterrupted", "InstanceTerminating", "InstanceStopping", "PreemptScheduled")
+"""Reasons of the events of aws-node-termination-handler, Karpenter and AKS for a machine that goes back to the cloud."""
 _HELD_NS = 300 * 1_000_000_000
 """Default toleration of the not-ready taint: pods of a node that is back by then were never touched."""
 
@@ -151,6 +153,9 @@ def _event(seen: Seen, groups: Groups, quotes: Quotes) -> None:
         group = groups.get("sched.node_pressure", node)
         if (resource := _PRESSURE_EVENTS[reason]) is not None:
             group.fields["resource"] = resource
+    elif reason in _RECLAIMED:
+        group = groups.get("mnt.reclaim", node)
+        group.fields.setdefault("message", event.message)
     elif event.type == "Warning":
         group = groups.get("sched.node_problem", node, reason)
         group.fields.setdefault("reason", reason)
@@ -223,6 +228,10 @@ def _simple(cluster: Cluster, groups: Groups) -> Iterator[Finding]:
         group.role, group.severity = Role.CONTEXT, Severity.WARNING
         short = f" of {group.fields['resource']}" if group.fields.get("resource") else ""
         yield group.finding(f"Node {group.name} was short{short}")
+    for group in groups.of("mnt.reclaim"):
+        ours = _relate(cluster, group, gangs)
+        group.role, group.severity = (Role.ROOT, Severity.ERROR) if ours else (Role.CONTEXT, Severity.INFO)
+        yield group.finding(f"The provider takes node {group.name} back: {group.fields['message']}")
     for group in groups.of("sched.node_problem"):
         _relate(cluster, group, gangs)
         group.role, group.severity = Role.CONTEXT, Severity.WARNING
