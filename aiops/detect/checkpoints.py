@@ -1,32 +1,22 @@
-"""The life of checkpoints as logs tell it: started, saved, loaded."""
+"""The life of checkpoints as logs and listings tell it: started, saved, on disk, loaded."""
 
 from __future__ import annotations
 
-import re
-
 from aiops.catalog.model import Catalog
+from aiops.detect.checkpoint_join import known_checkpoints
+from aiops.detect.checkpoint_lines import logged_checkpoints
 from aiops.detect.evidence import evidence_rows, in_time, known, quote
-from aiops.detect.progress import progress_points
 from aiops.detect.saving import saving_troubles
 from aiops.model.case import Case, Checkpoint
 from aiops.model.event import NO_TIME, Event, Severity
-from aiops.model.finding import Finding, Role
-
-_STEP = re.compile(
-    r"(?:step|iter(?:ation)?|checkpoint|global_step|(?<![a-z])ba)[_=/ -]*0*(\d{1,12})|epoch[_=/ -]*0*(\d{1,12})", re.I
-)
-
-
-_SHARD = re.compile(
-    r"/(?:model|optim|ft-model|hf_model|consolidated|rank)[\w.-]*\.(?:safetensors|pt|pth|bin)$|-rank\d+\.pt$"
-)
-"""The file of one shard or rank at the end of a path: the checkpoint is the folder (or the name without the rank)."""
+from aiops.model.finding import EvidenceRef, Finding, Role
 
 
 def detect(case: Case, catalog: Catalog) -> list[Finding]:
     """``ckpt.saved`` for the newest complete checkpoint, ``ckpt.unfinished`` for a save that was started and not finished
-    (both CONTEXT), ``ckpt.resumed`` for the one the run began from; saves that others wait for, see `aiops.detect.saving`."""
-    saved = _saved(case)
+    (both CONTEXT), ``ckpt.listed`` and ``ckpt.incomplete`` for those whose files were seen, ``ckpt.resumed`` for the one
+    that the run began from; saves that others wait for, see `aiops.detect.saving`."""
+    saved = logged_checkpoints(case)
     findings = []
     if saved:
         newest = max(saved, key=_age)
@@ -47,6 +37,7 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
                 evidence=[quote(case, event)],
             )
         )
+    findings += _listed(case)
     findings += _unfinished(case, saved)
     findings += saving_troubles(case, [case.events[point.event] for point in saved if point.event is not None])
     loaded = evidence_rows(case, "ckpt.loaded")
@@ -66,62 +57,48 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
     return findings
 
 
-def saved_checkpoints(case: Case) -> list[Checkpoint]:
-    """All complete checkpoints of the logs and of the case, oldest first; one entry for each name."""
-    found: dict[str, Checkpoint] = {}
-    for point in [*case.checkpoints, *_saved(case)]:
-        if point.complete:
-            known_point = found.get(point.name)
-            if known_point is None or _age(point) > _age(known_point):
-                found[point.name] = point
-    return sorted(found.values(), key=_age)
+_MOST_FAULTY = 4
 
 
-def _saved(case: Case) -> list[Checkpoint]:
-    """Checkpoints of the logs. Where a line names neither path nor step (torchtitan), the step is the last one logged above it."""
-    folders = evidence_rows(case, "ckpt.folder")
-    folder = str(folders[0].fields["path"]).rstrip("/.") if folders else ""
+def _listed(case: Case) -> list[Finding]:
+    """What the files themselves tell, in one finding for the complete ones and one for each that is not."""
+    listed = [point for point in known_checkpoints(case) if point.source]
     found = []
-    for event in evidence_rows(case, "ckpt.saved"):
-        point = read_checkpoint(event)
-        if point is None:
-            steps = [
-                (p.event.line, p.step)
-                for p in progress_points(case)
-                if p.event.source == event.source and p.event.line < event.line and p.step is not None
-            ]
-            if not steps:
-                continue
-            step = max(steps)[1]
-            point = Checkpoint(
-                name=f"{folder}/step-{step}" if folder else f"step {step}",
-                step=step,
-                saved_at=event.ts if known(event) else NO_TIME,
-                event=event.index,
-            )
-        found.append(point)
+    whole = [point for point in listed if point.complete]
+    if whole:
+        newest = whole[-1]
+        seen = f"{newest.files} files" if newest.files else "its files are not listed"
+        found.append(
+            _about(newest, "ckpt.listed", f"{len(whole)} checkpoints are on disk, the newest is {newest.name}: {seen}")
+        )
+        found[-1].count = len(whole)
+    broken = [point for point in listed if not point.complete]
+    for point in broken[-_MOST_FAULTY:]:
+        finding = _about(
+            point, "ckpt.incomplete", f"Checkpoint {point.name} is not complete: {'; '.join(point.faults[:3])}"
+        )
+        finding.severity = Severity.WARNING
+        found.append(finding)
     return found
 
 
-def read_checkpoint(event: Event) -> Checkpoint | None:
-    """A checkpoint from a line that reports its completion; ``None`` if the line names neither path nor step."""
-    path = event.fields.get("path")
-    step = event.fields.get("step")
-    if step is None and path:
-        match = _STEP.search(str(path))
-        step = (match[1] or match[2]) if match else None
-    if step is None:
-        match = _STEP.search(event.text)
-        step = (match[1] or match[2]) if match else None
-    if not path and step is None:
-        return None
-    name = _SHARD.sub("", str(path).rstrip(".,:;")) if path else f"step {step}"
-    return Checkpoint(
-        name=name,
-        step=int(step) if step is not None else None,
-        saved_at=event.ts if known(event) else NO_TIME,
-        event=event.index,
+def _about(point: Checkpoint, sign: str, text: str) -> Finding:
+    return Finding(
+        sign=sign,
+        text=text,
+        role=Role.CONTEXT,
+        severity=Severity.INFO,
+        first=point.saved_at if point.timed_by != "copy" else NO_TIME,
+        last=point.saved_at if point.timed_by != "copy" else NO_TIME,
+        name=point.name,
+        fields={"step": point.step, "path": point.name, "layout": point.layout},
+        evidence=[listed_at(point)],
     )
+
+
+def listed_at(point: Checkpoint) -> EvidenceRef:
+    """The line of the listing that names a checkpoint, or its folder in the case."""
+    return EvidenceRef(source=point.source, line=point.line, offset=point.offset, text=point.text)
 
 
 def _age(point: Checkpoint) -> tuple[bool, int, int]:

@@ -89,12 +89,19 @@ def _nonfinite(case: Case, tracks: dict[tuple[int, int | None], list[Point]]) ->
                 "step": head.step,
                 "what": what,
                 "single": single,
+                "lasting": _lasting(tracks[(head.event.source, head.event.rank)], what),
                 "from_start": before is None,
                 "last_finite_step": before.step if before else None,
             },
             evidence=[*refs, quote(case, head.event)],
         )
     ]
+
+
+def _lasting(points: list[Point], what: str) -> bool:
+    """True if the value is still not finite where the log ends."""
+    values = [v for p in points if (v := p.loss if what == "loss" else p.grad_norm) is not None]
+    return bool(values) and not math.isfinite(values[-1])
 
 
 def _last_finite(tracks: dict[tuple[int, int | None], list[Point]], head: Point) -> Point | None:

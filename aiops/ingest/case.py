@@ -10,6 +10,7 @@ from pathlib import Path
 from aiops.catalog import load_catalog
 from aiops.config import Settings
 from aiops.errors import InputError
+from aiops.ingest.checkpoints import read_checkpoints
 from aiops.ingest.clocks import settle_clocks
 from aiops.ingest.extract import Extractor, Pending
 from aiops.ingest.facts import facts_of
@@ -57,6 +58,7 @@ def open_case(paths: Sequence[str | Path], settings: Settings, progress: Progres
         pending = _scan_logs(case, scanner, progress)
         join_identities(case, pending)
         case.notes += settle_clocks(case, pending)
+        read_checkpoints(case)
         _source_times(case)
         _cover(case)
         yield case
@@ -135,7 +137,7 @@ def _cover(case: Case) -> None:
 
 def _require_content(case: Case, names: list[str]) -> None:
     usable = [s for s in case.sources if s.kind != "manifest"]
-    if usable:
+    if usable or facts_of(case).checkpoint_files:
         return
     reasons = "; ".join(f"{p.source}: {p.reason}" for p in case.coverage.problems[:3])
     raise InputError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from aiops.ingest.case_yaml import Declared
+from aiops.ingest.checkpoint_layout import Found
 from aiops.model.case import Case
 
 _KEY = "ingest.facts"
@@ -43,6 +44,10 @@ class Facts:
     duplicates: list[tuple[str, str]] = field(default_factory=list)
     """(file that was not read, what it repeats), by name."""
     declared: Declared = field(default_factory=Declared)
+    checkpoint_files: list[Found] = field(default_factory=list)
+    """Checkpoints that lie in the case as files."""
+    file_times: dict[str, str] = field(default_factory=dict)
+    """Name of a file -> ``archive`` where an archive states its time."""
 
 
 def facts_of(case: Case) -> Facts:

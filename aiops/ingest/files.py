@@ -8,6 +8,7 @@ from typing import BinaryIO
 
 from aiops.ingest.bug_report import is_bug_report, keep_logs
 from aiops.ingest.case_yaml import Declared, is_case_yaml, read_case_yaml
+from aiops.ingest.checkpoints import LISTING, set_apart, sniff_listing
 from aiops.ingest.describe import boot_time, describe, hosts_of_trees
 from aiops.ingest.duplicates import digest, parts_of_others
 from aiops.ingest.facts import Facts, facts_of
@@ -58,9 +59,13 @@ def find_sources(case: Case, spool: Spool, names: list[str], progress: Progress)
             facts.declared = read_case_yaml(path, name)
         else:
             plain.append((name, path))
+    facts.checkpoint_files, parts = set_apart(plain, spool.stated)
+    facts.file_times = {name: how for name, (_, _, how) in spool.stated.items()}
     found: list[_Found] = []
     same: dict[str, str] = {}
     for name, path in plain:
+        if name in parts:
+            continue
         try:
             item = _look(case, spool, facts, name, path, same)
         except OSError as error:
@@ -94,6 +99,9 @@ def _look(case: Case, spool: Spool, facts: Facts, name: str, path: Path, same: d
         size = path.stat().st_size
         head = path.read_bytes()[:_SAMPLE] if size <= _SAMPLE else _head(path)
     what = sniff(head, _DOCUMENTS)
+    listing = sniff_listing(head) if what.kind in ("training", "text") else None
+    if listing is not None:
+        what = Sniffed("listing" if listing[1] else "text", LISTING, listing[0])
     if what.kind in ("binary", "empty"):
         case.coverage.problems.append(Problem(name, "empty" if what.kind == "empty" else "skipped: binary content"))
         return None

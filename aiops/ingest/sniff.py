@@ -14,6 +14,7 @@ KINDS = (
     "slurm",
     "metrics",
     "topology",
+    "listing",
     "manifest",
     "text",
     "binary",
@@ -21,7 +22,7 @@ KINDS = (
 )
 """``kernel`` system and kernel logs · ``training`` output of jobs · ``scheduler`` daemon logs · ``kubernetes`` objects ·
 ``slurm`` tables and JSON of its commands · ``metrics`` samples · ``topology`` what nodes hang on ·
-``manifest`` our own files · ``text`` anything else."""
+``listing`` files with sizes and times · ``manifest`` our own files · ``text`` anything else."""
 
 SCANNED = frozenset({"kernel", "training", "scheduler", "text"})
 """Kinds whose lines are scanned for signals."""

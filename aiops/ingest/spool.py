@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import contextlib
 import glob
+import io
 import lzma
 import os
 import stat
@@ -20,6 +21,7 @@ from typing import IO, Any
 
 from aiops.config import Limits
 from aiops.errors import InputError
+from aiops.ingest.checkpoint_layout import is_weights
 from aiops.ingest.gzipped import GzipStream
 from aiops.model.case import Problem
 
@@ -82,6 +84,8 @@ class Spool:
         self._next = 0
         self.problems: list[Problem] = []
         self.skipped = 0
+        self.stated: dict[str, tuple[int, int, str]] = {}
+        """Name of an archive's member -> (size, time of its last change in UTC ns, ``archive``), as the archive states them."""
 
     def find(self, paths: list[str]) -> Iterator[tuple[str, Path]]:
         """(name in the case, plain file) of everything below the given paths, in the order of the names.
@@ -212,6 +216,9 @@ class Spool:
                     continue
                 stream = archive.extractfile(member)
                 if stream is not None:
+                    self.stated[inner] = (member.size, int(member.mtime * 1e9), "archive")
+                    if is_weights(member.name) and member.size > _BEGINNING:
+                        stream = _beginning(stream)
                     yield from self._member(inner, stream, min(member.size, whole), depth, origin)
 
     def _zip(self, name: str, path: Path, depth: int, origin: Origin) -> Iterator[tuple[str, Path]]:
@@ -315,6 +322,19 @@ class Spool:
         self.problems.append(Problem(source, reason))
 
 
+_BEGINNING = 4 << 20
+"""So much is unpacked of a checkpoint's weights: names, sizes and headers are looked at, never the tensors."""
+
+
+def _beginning(stream: IO[bytes]) -> IO[bytes]:
+    """The beginning of a large binary file; all of it if it is text after all."""
+    head = stream.read(_BEGINNING)
+    if b"\x00" in head[:8192]:
+        return io.BytesIO(head)
+    stream.seek(0)
+    return stream
+
+
 def _expand(paths: list[str]) -> list[str]:
     """A pattern that the shell has left alone stands for the files it fits; each path counts once."""
     found: list[str] = []
@@ -360,6 +380,12 @@ def _without_suffix(name: str) -> str:
     return name
 
 
+def _is_torch(head: bytes) -> bool:
+    """What `torch.save` writes is a zip whose first member is ``<name>/data.pkl``: weights, nothing to read."""
+    length = int.from_bytes(head[26:28], "little")
+    return head[30 : 30 + length].endswith((b"/data.pkl", b"/.format_version"))
+
+
 def _archive_kind(head: bytes, path: Path) -> str | None:
     if head.startswith(b"\x1f\x8b"):
         return "gzip"
@@ -370,7 +396,7 @@ def _archive_kind(head: bytes, path: Path) -> str | None:
     if head.startswith(b"\xfd7zXZ\x00"):
         return "xz"
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
-        return "zip"
+        return None if _is_torch(head) else "zip"
     if head[257:262] == b"ustar":
         return "tar"
     return None

@@ -94,16 +94,38 @@ class Job:
 
 @dataclass(slots=True)
 class Checkpoint:
-    """A checkpoint that was seen, in a log or in a folder."""
+    """A checkpoint that was seen, in a log, in a listing or as files."""
 
     name: str
     """As written: a path or a tag such as ``global_step400``."""
     step: int | None
     saved_at: int = NO_TIME
+    """UTC ns."""
     complete: bool = True
-    """False if only its start was seen."""
+    """False if only its start was seen, or its files show that something is missing."""
     event: int | None = None
     """Row of `Case.events` that proves it."""
+    layout: str = ""
+    """Whose files they are (``PyTorch DCP``, ``Megatron``, ``DeepSpeed``, …); empty if known from a log only."""
+    files: int = 0
+    """Files that were seen of it, 0 if none was."""
+    size: int | None = None
+    """Bytes of these files; ``None`` if a size is not known to the byte."""
+    timed_by: str = "log"
+    """Where ``saved_at`` comes from: ``log``, ``listing``, ``archive`` or ``copy`` (file times that copying may have changed)."""
+    within_s: float = 0.0
+    """``saved_at`` may be this much too early: listings often end at the minute."""
+    faults: tuple[str, ...] = ()
+    """Why it is not complete."""
+    doubts: tuple[str, ...] = ()
+    """What could not be checked, or looks odd without being wrong."""
+    inferred_step: bool = False
+    """The step is that of the last progress line before the save; the true one may be a little higher."""
+    source: str = ""
+    """Name of the source that lists it, with the line and byte offset of its entry."""
+    line: int = 0
+    offset: int = 0
+    text: str = ""
 
 
 @dataclass(slots=True)

@@ -124,6 +124,15 @@ class Requeue(_Model):
     why: str = ""
 
 
+class RefusedCheckpoint(_Model):
+    """A checkpoint that must not be restored."""
+
+    name: str
+    step: int | None = None
+    saved_at: str | None = None
+    why: str = ""
+
+
 class CheckpointChoice(_Model):
     """Which checkpoint to start from; the rules are those of ``reference/TAXONOMY.md`` (C0 to C5)."""
 
@@ -134,6 +143,21 @@ class CheckpointChoice(_Model):
     age_s: float | None = None
     lost_steps: int | None = None
     why: str = ""
+    saved_from: Literal["log", "listing", "archive", "copy"] | None = None
+    """How ``saved_at`` is known; ``copy``: a file time that copying may have changed."""
+    pass_as: str | None = None
+    """How the framework is told to start from it, where its layout is known."""
+    size_bytes: int | None = None
+    files: int | None = None
+    """Files of it that were seen; ``null`` if it is known from a log only."""
+    lost_minutes: float | None = None
+    """Training to be done again, from the save to the last step."""
+    lost_gpu_hours: float | None = None
+    """``lost_minutes`` times the GPUs of the job; a part of the impact, which counts the stall as well."""
+    refused: list[RefusedCheckpoint] = Field(default_factory=list)
+    """Newer ones that may not be used, the newest first."""
+    known: int = 0
+    """How many checkpoints the evidence names."""
 
 
 class ActionTarget(_Model):

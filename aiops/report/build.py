@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
+from typing import Literal
 
 from aiops.config import Settings
 from aiops.correlate.model import Hypothesis, IncidentDraft, Suspect
+from aiops.detect.checkpoints import listed_at
 from aiops.detect.evidence import quote
 from aiops.ingest.prefix import ANSI
 from aiops.model import report as r
@@ -14,6 +16,7 @@ from aiops.model.case import Case
 from aiops.model.clock import iso
 from aiops.model.event import NO_TIME, Severity
 from aiops.model.finding import EvidenceRef, Finding, Role
+from aiops.recommend.checkpoint import pass_as
 from aiops.recommend.plan import Plan, PlannedAction, describe_suspect
 from aiops.report.coverage import build_coverage
 from aiops.report.impact import build_impact
@@ -21,6 +24,8 @@ from aiops.report.story import narrative, summary, why_no_incident
 
 _CONTEXT_LINES = 3
 _MOST_TIMELINE = 40
+_ON_DISK = ("ckpt.listed", "ckpt.incomplete")
+"""A list of files tells nothing of how the job fared."""
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -34,7 +39,8 @@ def build_report(
     ]
     if not built:
         # silence is no proof of health: where nothing at all was recognised, nobody can tell
-        verdict: r.Verdict = "no_incident" if findings or case.objects or case.series else "inconclusive"
+        told = any(not f.sign.startswith(_ON_DISK) for f in findings)
+        verdict: r.Verdict = "no_incident" if told or case.objects or case.series else "inconclusive"
     else:
         verdict = "inconclusive" if incidents[0].verdict == "inconclusive" else "incident"
     coverage = build_coverage(case, findings, incidents)
@@ -295,9 +301,21 @@ _RESTORE = (r.ActionName.RESTORE_CHECKPOINT, r.ActionName.RESTORE_EARLIER_CHECKP
 
 
 def _checkpoint_evidence(case: Case, plan: Plan, book: _EvidenceBook) -> list[str]:
-    """The line that reports the checkpoint to restore as saved."""
+    """The lines that report the checkpoint to restore as saved, and that list it."""
     point = plan.checkpoint.checkpoint
-    return book.cite([quote(case, case.events[point.event])]) if point is not None and point.event is not None else []
+    if point is None:
+        return []
+    logged = [quote(case, case.events[point.event])] if point.event is not None else []
+    return book.cite([*logged, *([listed_at(point)] if point.source else [])])
+
+
+_MOST_REFUSED = 10
+_SAVED_FROM: dict[str, Literal["log", "listing", "archive", "copy"]] = {
+    "log": "log",
+    "listing": "listing",
+    "archive": "archive",
+    "copy": "copy",
+}
 
 
 def _checkpoint(plan: Plan) -> r.CheckpointChoice:
@@ -310,7 +328,23 @@ def _checkpoint(plan: Plan) -> r.CheckpointChoice:
         saved_at=iso(point.saved_at) if point else None,
         age_s=round(choice.age_s, 1) if choice.age_s is not None else None,
         lost_steps=choice.lost_steps,
-        why=choice.why,
+        why=_clean(choice.why),
+        saved_from=_SAVED_FROM.get(point.timed_by) if point and point.saved_at != NO_TIME else None,
+        pass_as=pass_as(point) if point else None,
+        size_bytes=point.size if point else None,
+        files=(point.files or None) if point else None,
+        lost_minutes=choice.lost_minutes,
+        lost_gpu_hours=choice.lost_gpu_hours,
+        refused=[
+            r.RefusedCheckpoint(
+                name=_clean(refusal.checkpoint.name),
+                step=refusal.checkpoint.step,
+                saved_at=iso(refusal.checkpoint.saved_at),
+                why=_clean(refusal.why),
+            )
+            for refusal in choice.refused[:_MOST_REFUSED]
+        ],
+        known=choice.known,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aiops.correlate.model import IncidentDraft
+from aiops.detect.checkpoint_join import known_checkpoints
 from aiops.model import report as r
 from aiops.model.case import Case
 from aiops.model.clock import iso
@@ -75,6 +76,8 @@ def _missing(case: Case, incidents: list[IncidentDraft]) -> list[str]:
         missing.append("no GPU metrics")
     if not (kinds.get("slurm") or kinds.get("kubernetes") or kinds.get("scheduler")):
         missing.append("nothing from the scheduler")
+    if not known_checkpoints(case) and kinds.get("training"):
+        missing.append("no log line and no listing names a checkpoint")
     return missing
 
 

@@ -332,6 +332,10 @@ def checkpoint_facts(choice: CheckpointChoice) -> list[str]:
         facts.append(f"{duration(choice.age_s)} before the failure")
     if choice.lost_steps is not None:
         facts.append(f"{count(choice.lost_steps, 'step')} lost")
+    if choice.lost_gpu_hours:
+        facts.append(f"{choice.lost_gpu_hours:g} GPU-hours to do again")
+    if choice.pass_as:
+        facts.append(f"pass {choice.pass_as}")
     return facts
 
 

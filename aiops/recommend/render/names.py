@@ -10,6 +10,7 @@ _JOB = re.compile(r"[0-9]{1,12}(?:_[0-9]{1,9})?")
 _KUBE = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 _KIND = re.compile(r"[A-Za-z]{2,40}")
 _PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}")
+_CHECKPOINT = re.compile(r"(?:[a-z][a-z0-9]{1,9}://)?[A-Za-z0-9_./][A-Za-z0-9_.,=+@/:-]{0,511}|step \d{1,12}")
 _NO_NODE = frozenset({"all", "default", "localhost", "localhost.localdomain", "asap", "none", "null"})
 """``ALL`` is every node for scontrol (``update NodeName=ALL``, ``reboot ALL``); the others are words of its grammar, or
 what a machine without a name calls itself."""
@@ -33,6 +34,11 @@ def kube_name(name: str | None) -> str | None:
 def kube_kind(kind: str | None) -> str | None:
     """The kind, if it is a word."""
     return kind if kind and _KIND.fullmatch(kind) else None
+
+
+def checkpoint(name: str | None) -> str | None:
+    """The name, if it is a path, an address in an object store or a tag, with no sign that a shell would act on."""
+    return name if name and _CHECKPOINT.fullmatch(name) and ".." not in name.split("/") else None
 
 
 def pci(address: str | None) -> str | None:
