@@ -49,10 +49,34 @@ def _join(case: Case) -> list[Checkpoint]:
         else:
             taken.add(partner.name)
             _keep(joined, partner.name, _both(point, partner))
+    folders = {_folder(p.name) for p in logged if p.step is not None and "/" in p.name}
+    folders |= {_folder(name) for name in taken}
     for point in listed:
         if point.name not in taken:
-            _keep(joined, point.name, point)
+            _keep(joined, point.name, _of_another_run(point, folders, listed))
     return [_with_log_faults(case, point) for point in joined.values()] + unfinished_saves(case, list(joined.values()))
+
+
+def _folder(name: str) -> str:
+    return name.rstrip("/").rpartition("/")[0]
+
+
+def _of_another_run(point: Checkpoint, folders: set[str], listed: list[Checkpoint]) -> Checkpoint:
+    """A listing may show more runs than the one of the log: their checkpoints are none of its own."""
+    own = {_folder(p.name) for p in listed} & folders
+    if own and _folder(point.name) not in own:
+        return replace(
+            point, complete=False, faults=(*point.faults, f"it is of another run: the log saves to {min(own)}")
+        )
+    if not own and len(beside := {_folder(p.name) for p in listed}) > 1:
+        return replace(
+            point,
+            doubts=(
+                *point.doubts,
+                f"{len(beside)} folders of checkpoints are listed and no log tells which is the job's",
+            ),
+        )
+    return point
 
 
 def _deleted(point: Checkpoint, logged: list[Checkpoint], pairs: dict[int, Checkpoint | None]) -> Checkpoint:

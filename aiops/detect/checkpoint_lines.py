@@ -68,6 +68,7 @@ def read_checkpoint(event: Event) -> Checkpoint | None:
     return Checkpoint(
         name=_name(event, str(path) if path else "", step),
         step=step,
+        layout="NVRx local" if "local checkpoint" in event.text else "",
         saved_at=event.ts if known(event) else NO_TIME,
         event=event.index,
     )
@@ -85,7 +86,9 @@ def _name(event: Event, path: str, step: int | None) -> str:
     if not path:
         return f"step {step}"
     path = _SHARD.sub("", path.rstrip(".,:;"))
-    if step is not None and _MEGATRON.search(event.text) and not re.search(rf"iter_0*{step}$", path):
+    own = STEP.search(path.rpartition("/")[2])
+    tells = own is not None and int(own[1] or own[2]) == step
+    if step is not None and _MEGATRON.search(event.text) and not tells and not path.endswith(".ckpt"):
         return f"{path.rstrip('/')}/iter_{step:07d}"  # Megatron prints the folder of all its checkpoints
     return path
 

@@ -69,7 +69,7 @@ def _listed(case: Case) -> list[Finding]:
         newest = whole[-1]
         seen = f"{newest.files} files" if newest.files else "its files are not listed"
         found.append(
-            _about(newest, "ckpt.listed", f"{len(whole)} checkpoints are on disk, the newest is {newest.name}: {seen}")
+            _about(newest, "ckpt.listed", f"On disk: {len(whole)} complete, the newest is {newest.name}, {seen}")
         )
         found[-1].count = len(whole)
     broken = [point for point in listed if not point.complete]

@@ -141,14 +141,19 @@ def _missing(item: Found, others: list[Found], doubts: list[str], known: list[st
     if not shapes:
         return []
     own = _shape(item)
-    gone = sorted(name for name in frozenset.intersection(*map(frozenset, shapes)) - set(own) if _is_state(name))
+    gone = sorted(
+        name
+        for name in frozenset.intersection(*map(frozenset, shapes)) - set(own)
+        if _is_state(name) and not _PART.search(name)
+    )
     if not gone:
         return []
     ranks = sorted({int(m[1]) for name in gone if (m := re.search(r"(?:__|rank[ _]|rng_state_)(\d+)", name))})
     mine = {int(m[1]) for name in own if (m := re.search(r"(?:__|rank[ _]|rng_state_)(\d+)", name))}
     if ranks and mine and not known and mine == set(range(min(ranks))) and all(re.search(r"\d", name) for name in gone):
         bases = {name.rpartition("/")[2] for name in own}
-        if bases & {".metadata", "trainer_state.json"}:
+        nodes = len(ranks) % 4 == 0 or len(mine) <= len(ranks)
+        if nodes and bases & {".metadata", "trainer_state.json"}:
             doubts.append(f"{len(mine)} ranks wrote it, more wrote the others: another world size")
             return []
     whose = f" (ranks {_numbers(ranks)})" if ranks else ""

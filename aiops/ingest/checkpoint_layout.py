@@ -122,6 +122,7 @@ def find_checkpoints(entries: Iterable[Entry]) -> list[Found]:
     for entry in entries:
         if not entry.folder:
             _add_file(entry, found, orbax)
+    taken = {id(entry) for item in found.values() for entry in item.members.values()}
     for entry in entries:
         name = entry.path.rpartition("/")[2]
         if entry.folder:
@@ -131,7 +132,7 @@ def find_checkpoints(entries: Iterable[Entry]) -> list[Found]:
             elif _is_root(name) and not any(root.startswith(f"{known}/") for known in _parents(root) if known in found):
                 step, epoch = step_of(name)
                 found[root] = Found(root, step, epoch, folder=entry)
-        else:
+        elif id(entry) not in taken:
             _add_rest(entry, found)
     for item in found.values():
         if item.folder is not None and not item.staged and _STAGED.search(item.root.rpartition("/")[2]):

@@ -22,10 +22,11 @@ _MONTHS = {
 _UNITS = {unit: 1024**n for n, unit in enumerate("BKMGTPE")}
 
 _ISO = r"\d{4}-\d\d-\d\d(?:[T +]\d\d:\d\d(?::\d\d(?:\.\d{1,12})?)?(?:Z| ?[+-]\d\d:?\d\d| UTC| GMT)?)?"  # all --time-style=…iso
-_WHEN = (
+_DATED = (
     rf"(?:{_ISO}|\d\d-\d\d \d\d:\d\d|[A-Z][a-z]{{2}} +\d{{1,2}} +(?:\d\d:\d\d:\d\d \d{{4}}|\d\d:\d\d|\d{{4}})"
-    r"|\d{1,2} [A-Z][a-z]{2} +(?:\d\d:\d\d|\d{4})|\d{10}(?:\.\d{1,10})?)"
+    r"|\d{1,2} [A-Z][a-z]{2} +(?:\d\d:\d\d|\d{4}))"
 )
+_WHEN = rf"(?:{_DATED}|\d{{10}}(?:\.\d{{1,10}})?)"
 _SIZE = r"(?:\d[\d,]{0,24}|\d{1,4}(?:[.,]\d)?[KMGTPE]i?B?)"
 _MODE = r"[-dlbcps][rwxsStT-]{9}[.+@]?"
 _LONG = re.compile(
@@ -84,7 +85,7 @@ def read_listing(data: bytes) -> tuple[list[Entry], int]:
     """The entries of a listing in their order, and how many lines are nothing that a listing has."""
     entries: list[Entry] = []
     other = 0
-    base = ""
+    top = base = ""
     stack: list[str] = []
     stat: Entry | None = None
     entry: Entry | None
@@ -109,14 +110,12 @@ def read_listing(data: bytes) -> tuple[list[Entry], int]:
         header = _HEADER.fullmatch(text)
         if command and (lists := _LISTS.search(command["command"])):
             words = [w for w in lists["rest"].split() if not w.startswith(("-", "+", "'", '"'))]
-            base = words[0].rstrip("/") if len(words) == 1 and "/" in words[0] else ""
+            top = base = words[0].rstrip("/") if len(words) == 1 and "/" in words[0] else ""
         elif header:
             name = header["name"].strip("'\"").rstrip("/")
-            base = name if name.startswith("/") or "://" in name or not base.startswith("/") else base
-            if base != name and not base.endswith(f"/{name}") and name not in (".", ""):
-                base = _join(base, name)
+            base = top if name in (".", "") else _join(top, name)
         elif text.startswith(("/", "./", "../", ".")) and " " not in text and len(text) < 1000:
-            base, stack = text.rstrip("/"), []  # the root line of `tree`
+            base, stack = text.rstrip("/").removeprefix("./"), []  # the root line of `tree`
         elif not _NEUTRAL.match(text) and not _TREE_END.fullmatch(text):
             other += 1
     return _without_links(entries), other
@@ -163,7 +162,7 @@ def _tree_entry(match: re.Match[str], stack: list[str], base: str) -> Entry:
     )
     stack.append(name.rstrip("/").rsplit("/", 1)[-1])
     size, rounded = None, False
-    when = re.search(_WHEN, facts)
+    when = re.search(_DATED, facts)
     sizes = _TREE_SIZE.findall(facts[: when.start()] if when else facts)
     if sizes:
         size, rounded = _bytes(sizes[-1])
@@ -238,8 +237,8 @@ def _set_time(entry: Entry, when: str) -> None:
 def _join(base: str, name: str) -> str:
     if not base or base == "." or name.startswith("/") or "://" in name:
         return name.removeprefix("./")
-    if name.startswith(f"{base}/") or base.endswith(f"/{name}"):
-        return name if name.startswith(f"{base}/") else base
+    if name.startswith(f"{base}/"):
+        return name
     return f"{base}/{name.removeprefix('./')}"
 
 

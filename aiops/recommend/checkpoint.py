@@ -110,6 +110,8 @@ def _refuse(
     for poison in bad:
         if not poison.cleared(point) and (why := _not_before(point, poison.step, poison.began, poison.what)):
             return why
+    if point.layout == "NVRx local" and (incident.best.hardware or incident.best.failure.requeue == "exclude_nodes"):
+        return "a local checkpoint: each node keeps its own part, and that of the faulty node is lost with it"
     if newest and incident.best.failure.checkpoint == "C4" and _is_suspect(incident, point):
         return "it was being written or does not read back"
     return ""
