@@ -41,7 +41,7 @@ def check(item: Found, others: list[Found], *, dotfiles: bool) -> tuple[list[str
         faults.append(f"it still has its temporary name {_short(item.staged)}")
     if not item.members:
         doubts.append("its files are not listed")
-        return faults, doubts
+        return faults + _small_folder(item, others), doubts
     left = [name for name in item.members if _PART.search(name)]
     if left:
         faults.append(f"temporary files are left: {_listing(left)}")
@@ -54,6 +54,23 @@ def check(item: Found, others: list[Found], *, dotfiles: bool) -> tuple[list[str
     faults += _shrunk(item, others, doubts)
     faults += _tracker(item, others)
     return list(dict.fromkeys(faults)), list(dict.fromkeys(doubts))
+
+
+def _small_folder(item: Found, others: list[Found]) -> list[str]:
+    """``du -s`` tells how much lies in a folder; the 4096 bytes of ``ls`` do not."""
+    own = item.folder
+    earlier = [
+        o.folder.size for o in others if o.folder and o.folder.rounded and o.folder.size and _order(o) < _order(item)
+    ]
+    if (
+        own is None
+        or not own.rounded
+        or own.size is None
+        or not earlier
+        or own.size >= SHRUNK_ROUNDED * median(earlier)
+    ):
+        return []
+    return [f"its folder holds {own.size / median(earlier):.0%} of what the checkpoints before hold"]
 
 
 def _is_state(name: str) -> bool:

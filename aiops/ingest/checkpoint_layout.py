@@ -125,7 +125,9 @@ def find_checkpoints(entries: Iterable[Entry]) -> list[Found]:
     taken = {id(entry) for item in found.values() for entry in item.members.values()}
     for entry in entries:
         name = entry.path.rpartition("/")[2]
-        if entry.folder:
+        if entry.folder or (
+            entry.rounded and entry.text[:1].isdigit() and _is_root(name) and "." not in name
+        ):  # `du -s`
             root = entry.path
             if root in found:
                 found[root].folder = entry

@@ -117,7 +117,8 @@ def _look(case: Case, spool: Spool, facts: Facts, name: str, path: Path, same: d
     if declared is not None and declared.kind:
         item.why = f"case.yaml, line {declared.line}"
         source.kind = declared.kind
-        if declared.kind not in SCANNED and declared.kind != what.kind:
+        source.format = LISTING if declared.kind == "listing" else source.format
+        if declared.kind not in SCANNED and declared.kind not in (what.kind, "listing"):
             source.format = next((s(head) or "" for k, s in _DOCUMENTS if k == declared.kind), "")
     return item
 

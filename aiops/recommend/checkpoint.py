@@ -197,23 +197,36 @@ def _progress(incident: IncidentDraft) -> Finding | None:
 
 def _lost(case: Case, incident: IncidentDraft, choice: Choice) -> None:
     """Steps, minutes and GPU-hours of training that has to be done again; ``None`` where the evidence does not tell."""
-    progress, point = _progress(incident), choice.checkpoint
-    if progress is None or point is None:
+    point = choice.checkpoint
+    if point is None:
         return
-    last = progress.fields.get("last_step")
-    if isinstance(last, int) and point.step is not None and last >= point.step:
+    last, until = _reached(case, incident)
+    if last is not None and point.step is not None and last >= point.step:
         choice.lost_steps = last - point.step
     timed = point.saved_at != NO_TIME and point.timed_by != "copy"
-    failed = max(incident.best.began, progress.last)
-    if failed != NO_TIME and timed and failed >= point.saved_at:
+    failed = max(incident.best.began, until)
+    if timed and until != NO_TIME and failed >= point.saved_at:
         choice.age_s = (failed - point.saved_at) / NS
-    if timed and progress.last != NO_TIME:
-        choice.lost_minutes = round(max(0.0, (progress.last - point.saved_at) / NS / 60), 1)
+    if timed and until != NO_TIME:
+        choice.lost_minutes = round(max(0.0, (until - point.saved_at) / NS / 60), 1)
     elif choice.lost_steps is not None and (seconds := _step_seconds(case)) is not None:
         choice.lost_minutes = round(choice.lost_steps * seconds / 60, 1)
     gpus = incident.scope.gpus or case.topology.world_size
     if choice.lost_minutes is not None and gpus:
         choice.lost_gpu_hours = round(choice.lost_minutes / 60 * gpus, 2)
+
+
+def _reached(case: Case, incident: IncidentDraft) -> tuple[int | None, int]:
+    """(last step, its time in UTC ns) that the run is known to have come to: by its progress lines, or by the saves that it began."""
+    progress = _progress(incident)
+    step = progress.fields.get("last_step") if progress is not None else None
+    steps = [step] if isinstance(step, int) else []
+    times = [progress.last] if progress is not None and progress.last != NO_TIME else []
+    if not steps:
+        begun = [point for point in known_checkpoints(case) if point.event is not None]
+        steps = [point.step for point in begun if point.step is not None]
+        times += [point.saved_at for point in begun if point.saved_at != NO_TIME and point.timed_by == "log"]
+    return max(steps, default=None), max(times, default=NO_TIME)
 
 
 def _step_seconds(case: Case) -> float | None:

@@ -114,6 +114,19 @@ def test_du_knows_neither_bytes_nor_times(tmp_path: Path) -> None:
     ]
 
 
+def test_du_of_the_folders_shows_the_one_that_was_cut(tmp_path: Path) -> None:
+    found = read(
+        tmp_path, "$ du -sh /run/*\n44G\t/run/checkpoint-500\n44G\t/run/checkpoint-1000\n6.1G\t/run/checkpoint-1500"
+    )
+    assert [(point.step, point.complete) for point in found] == [(500, True), (1000, True), (1500, False)]
+
+
+def test_case_yaml_may_say_that_it_is_a_listing(tmp_path: Path) -> None:
+    (tmp_path / "case.yaml").write_text("version: 1\nfiles:\n  - {path: paste.txt, kind: listing}\n")
+    noise = "\n".join(f"note {i} about this run" for i in range(60))
+    assert [point.step for point in read(tmp_path, noise + "\n" + ls_recursive("2026-06-11 03:35"))] == list(STEPS)
+
+
 def test_a_stamp_of_day_and_month_gets_the_year_before_the_end_of_the_case(tmp_path: Path) -> None:
     found = read(tmp_path, ls_recursive("Dec 30 23:59"))
     assert {iso(point.saved_at) for point in found} == {"2025-12-30T23:59:00Z"}
