@@ -21,7 +21,7 @@ from aiops.model.domains import Edge
 from aiops.model.entity import canonical_pci, is_host_name
 
 NAMES = ("case.yaml", "case.yml")
-KINDS = ("kernel", "training", "scheduler", "text", "metrics", "kubernetes", "slurm", "topology", "ignore")
+KINDS = ("kernel", "training", "scheduler", "text", "metrics", "kubernetes", "slurm", "topology", "listing", "ignore")
 SCHEDULERS = ("slurm", "kubernetes")
 _LARGEST = 8 << 20
 
