@@ -48,11 +48,11 @@ def correlate(case: Case, findings: list[Finding], catalog: Catalog) -> list[Inc
         [h for h in hypotheses if h is best or h not in twins][:6],
         in_job,
         scope,
-        [*_suspects(best), *(twin.suspect for twin in twins)],
+        [*_suspects(best, case), *(twin.suspect for twin in twins)],
         verdict,
         job_failed=failed or best.failure.explains_death,
     )
-    return [first, *_others(hypotheses, [best, *twins], in_job, scope)]
+    return [first, *_others(hypotheses, [best, *twins], in_job, scope, case)]
 
 
 def _nobody_knows(findings: list[Finding], scope: JobScope, catalog: Catalog) -> list[Hypothesis]:
@@ -87,7 +87,7 @@ def _twins(best: Hypothesis, hypotheses: list[Hypothesis]) -> list[Hypothesis]:
 
 
 def _others(
-    hypotheses: list[Hypothesis], taken: list[Hypothesis], findings: list[Finding], scope: JobScope
+    hypotheses: list[Hypothesis], taken: list[Hypothesis], findings: list[Finding], scope: JobScope, case: Case
 ) -> list[IncidentDraft]:
     """Further incidents: another machine's own fatal record that the first incident does not explain."""
     used = {f.id for h in taken for f in (*h.causes, *h.explained)}
@@ -100,7 +100,7 @@ def _others(
         places.add(h.suspect.node)
         rivals = [o for o in hypotheses if o is not h and o.suspect.node == h.suspect.node and o not in taken]
         about = [f for f in findings if f.node == h.suspect.node]
-        found.append(IncidentDraft([h, *rivals][:4], about, scope, _suspects(h), "incident", job_failed=False))
+        found.append(IncidentDraft([h, *rivals][:4], about, scope, _suspects(h, case), "incident", job_failed=False))
     return found[:MOST_OTHERS]
 
 
@@ -148,17 +148,23 @@ def _sigmoid(x: float) -> float:
     return 1.0 / (1.0 + math.exp(-x))
 
 
-def _suspects(best: Hypothesis) -> list[Suspect]:
+def _of_rank(best: Hypothesis, case: Case, rank: int) -> Suspect:
+    place = case.topology.ranks.get(rank)
+    suspect = Suspect(best.suspect.kind, rank=rank, job=best.suspect.job)
+    if place is not None:
+        suspect.node, suspect.gpu, suspect.pci, suspect.uuid = place.node, place.gpu, place.pci, place.uuid
+    return suspect
+
+
+def _suspects(best: Hypothesis, case: Case) -> list[Suspect]:
     """All culprits of the winning class, the main one first."""
     found = [best.suspect]
     seen = {(best.suspect.node, best.suspect.pci, best.suspect.rank)}
     for finding in best.causes:
-        if finding.sign == "collective.missing_rank":
-            for rank in finding.ranks[1:]:
-                key = (None, None, rank)
-                if key not in seen:
-                    seen.add(key)
-                    found.append(Suspect("rank", rank=rank, job=best.suspect.job))
+        if finding.sign in ("collective.missing_rank", "collective.desync"):
+            for rank in finding.ranks if best.suspect.rank is not None else ():
+                if all(suspect.rank != rank for suspect in found):
+                    found.append(_of_rank(best, case, rank))
             continue
         if (
             finding.node is None

@@ -16,6 +16,7 @@ from aiops.detect.desync import (
     snapshot,
 )
 from aiops.detect.evidence import evidence_rows, quotes, span
+from aiops.detect.flight_recorder import recorded
 from aiops.detect.waiting import what_they_wait_for
 from aiops.model.case import Case
 from aiops.model.event import Event, Severity
@@ -28,7 +29,8 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
     ``collective.missing_rank`` (ROOT: ranks that never entered; fields ``ranks``, ``how``), ``collective.desync``
     (ROOT: different operations or sizes at one point), ``collective.all_entered`` (ROOT, weak: everyone
     waits and nobody is missing, or the logs cannot tell). What the one rank does that the others wait for, if its log tells:
-    ``collective.left_loop`` and ``collective.rank0_busy``, see `aiops.detect.waiting`.
+    ``collective.left_loop`` and ``collective.rank0_busy``, see `aiops.detect.waiting`. Dumps of the flight recorder
+    decide before anything that logs say, see `aiops.detect.flight_recorder`.
     """
     timeouts = evidence_rows(case, "nccl.watchdog_timeout")
     gloo = evidence_rows(case, "gloo.timeout")
@@ -36,6 +38,10 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
     waits = timeouts or gloo
     findings = [_timeout(case, waits)] if waits else []
     findings += what_they_wait_for(case, waits)
+    dumped, decided = recorded(case)
+    findings += dumped
+    if decided:
+        return findings
     desync = fingerprints(case) or _desync(case, timeouts) or snapshot(case) or operations(case)
     if desync:
         return [*findings, desync]

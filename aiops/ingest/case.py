@@ -15,6 +15,7 @@ from aiops.ingest.clocks import settle_clocks
 from aiops.ingest.extract import Extractor, Pending
 from aiops.ingest.facts import facts_of
 from aiops.ingest.files import find_sources
+from aiops.ingest.flight_recorder import finish_flight_records, read_flight_recorder
 from aiops.ingest.identity import join_identities
 from aiops.ingest.kubernetes import read_objects
 from aiops.ingest.linemap import line_map
@@ -29,7 +30,13 @@ from aiops.progress import Progress, silent
 from aiops.scan import Scanner, make_scanner
 from aiops.scan.pool import scan_files
 
-_READERS = {"metrics": read_metrics, "kubernetes": read_objects, "slurm": read_slurm, "topology": read_topology}
+_READERS = {
+    "metrics": read_metrics,
+    "kubernetes": read_objects,
+    "slurm": read_slurm,
+    "topology": read_topology,
+    "flight_recorder": read_flight_recorder,
+}
 
 
 @contextlib.contextmanager
@@ -78,6 +85,7 @@ def _read_documents(case: Case, settings: Settings) -> None:
             )
             continue
         reader(source, source.path.read_bytes(), case)
+    finish_flight_records(case)
 
 
 def _scan_logs(case: Case, scanner: Scanner, progress: Progress) -> Pending:
@@ -128,7 +136,7 @@ def _cover(case: Case) -> None:
         coverage.lines += source.lines
         if source.kind == "kernel" and source.node:
             coverage.nodes_with_kernel_log.add(source.node)
-        if source.rank is not None:
+        if source.rank is not None and source.kind in SCANNED:
             coverage.ranks_with_log.add(source.rank)
     for event in case.events:
         if event.rank is not None:

@@ -12,6 +12,7 @@ from aiops.ingest.checkpoints import LISTING, set_apart, sniff_listing
 from aiops.ingest.describe import boot_time, describe, hosts_of_trees
 from aiops.ingest.duplicates import digest, parts_of_others
 from aiops.ingest.facts import Facts, facts_of
+from aiops.ingest.flight_recorder import sniff_flight_recorder
 from aiops.ingest.kubernetes import sniff_kubernetes
 from aiops.ingest.linemap import LineMap, remember_lines
 from aiops.ingest.manifest import sniff_manifest
@@ -28,6 +29,7 @@ from aiops.progress import Progress
 _SAMPLE = 1 << 16
 _DOCUMENTS = (
     ("manifest", sniff_manifest),
+    ("flight_recorder", sniff_flight_recorder),
     ("metrics", sniff_metrics),
     ("kubernetes", sniff_kubernetes),
     ("topology", sniff_topology),
@@ -103,9 +105,10 @@ def _look(case: Case, spool: Spool, facts: Facts, name: str, path: Path, same: d
     if listing is not None:
         what = Sniffed("listing" if listing[1] else "text", LISTING, listing[0])
     if what.kind in ("binary", "empty"):
-        case.coverage.problems.append(Problem(name, "empty" if what.kind == "empty" else "skipped: binary content"))
+        case.coverage.problems.append(Problem(name, "empty" if what.kind == "empty" else f"skipped: {what.why}"))
         return None
-    if key in same and size > 0:
+    # ranks that recorded nothing leave equal dumps: each proves that its rank wrote one
+    if key in same and size > 0 and what.kind != "flight_recorder":
         case.coverage.problems.append(Problem(name, f"the same content as {same[key]}: read once"))
         facts.duplicates.append((name, same[key]))
         return None

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+from aiops.ingest.pickle_values import looks_like_pickle
+
 KINDS = (
     "kernel",
     "training",
@@ -15,6 +17,7 @@ KINDS = (
     "metrics",
     "topology",
     "listing",
+    "flight_recorder",
     "manifest",
     "text",
     "binary",
@@ -22,7 +25,8 @@ KINDS = (
 )
 """``kernel`` system and kernel logs · ``training`` output of jobs · ``scheduler`` daemon logs · ``kubernetes`` objects ·
 ``slurm`` tables and JSON of its commands · ``metrics`` samples · ``topology`` what nodes hang on ·
-``listing`` files with sizes and times · ``manifest`` our own files · ``text`` anything else."""
+``listing`` files with sizes and times · ``flight_recorder`` dumps of collectives ·
+``manifest`` our own files · ``text`` anything else."""
 
 SCANNED = frozenset({"kernel", "training", "scheduler", "text"})
 """Kinds whose lines are scanned for signals."""
@@ -84,8 +88,14 @@ def sniff(head: bytes, documents: tuple[tuple[str, Callable[[bytes], str | None]
     """
     if not head.strip(b"\x00\r\n\t "):
         return Sniffed("empty", "", "nothing but blanks")
+    if looks_like_pickle(head):
+        for kind, sniffer in documents:
+            found = sniffer(head)
+            if found:
+                return Sniffed(kind, found, f"a pickle with the fields of {kind}")
+        return Sniffed("binary", "pickle", "binary content, a pickle that is no flight-recorder dump")
     if is_binary(head):
-        return Sniffed("binary", "", "control characters or bytes that are no UTF-8")
+        return Sniffed("binary", "", "binary content")
     for kind, sniffer in documents:
         found = sniffer(head)
         if found:

@@ -10,6 +10,7 @@ from typing import Any
 
 from aiops.model.domains import DomainTree
 from aiops.model.event import NO_TIME, EventTable
+from aiops.model.flight import FlightRecords
 from aiops.model.series import SeriesBlock
 
 
@@ -193,6 +194,7 @@ class Case:
     objects: list[KubernetesObject] = field(default_factory=list)
     jobs: list[Job] = field(default_factory=list)
     checkpoints: list[Checkpoint] = field(default_factory=list)
+    flight: FlightRecords = field(default_factory=FlightRecords)
     topology: Topology = field(default_factory=Topology)
     coverage: Coverage = field(default_factory=Coverage)
     notes: list[str] = field(default_factory=list)

@@ -31,6 +31,8 @@ class EvidenceRef:
     offset: int
     text: str
     ts: int = NO_TIME
+    place: str = ""
+    """Where in a source without lines, in words; else line or offset are named."""
 
 
 @dataclass(slots=True)

@@ -71,7 +71,8 @@ class _EvidenceBook:
         number = f"e{len(self.items) + 1}"
         self._ids[key] = number
         before, after = self._around(ref)
-        locator = f"line {ref.line}" if ref.line else f"offset {ref.offset}" if ref.offset else "sample"
+        locator = f"offset {ref.offset}" if ref.offset else "sample"
+        locator = ref.place or (f"line {ref.line}" if ref.line else locator)
         self.items.append(
             r.Evidence(
                 id=number,
@@ -89,7 +90,7 @@ class _EvidenceBook:
 
     def _around(self, ref: EvidenceRef) -> tuple[list[str], list[str]]:
         source = self._paths.get(ref.source)
-        if source is None or not ref.line or source.kind in ("kubernetes", "metrics"):
+        if source is None or not ref.line or source.kind in ("kubernetes", "metrics", "flight_recorder"):
             return [], []
         window = 4096
         begin = max(0, ref.offset - window)
