@@ -75,9 +75,9 @@ def _went_on(case: Case, began: int) -> bool:
 
 def _stalled(fleet: Fleet, suspects: Suspects) -> tuple[str, int, str]:
     """Operation, sequence number and group in which most ranks stand, those that wait for a suspect first."""
-    best = [w for w in suspects.waits if w.group is not None and w.seq >= 0 and w.behind & suspects.ranks.keys()]
-    for wait in sorted(best, key=lambda w: -len(w.waiters)):
-        assert wait.group is not None
+    for wait in suspects.shown_by():
+        if wait.group is None or wait.seq < 0:
+            continue
         standing = wait.group.standings[min(wait.waiters)]
         if standing.dump is not None and standing.waits:
             return fleet.op(standing.dump, standing.row), wait.seq, wait.group.title

@@ -31,8 +31,8 @@ class Why(StrEnum):
     """What makes a rank a suspect, the clearest first."""
 
     EMPTY = "empty"
-    HOST = "host"
     DEVICE = "device"
+    HOST = "host"
     SCHEDULED = "scheduled"
     TRANSFER = "transfer"
     STOPPED = "stopped"
@@ -60,11 +60,10 @@ class Suspects:
     """Ranks that wait for each other in a circle: each is in another operation."""
     waiters: frozenset[int] = frozenset()
 
-    def first_wait(self, rank: int) -> Wait | None:
-        """The wait that shows a suspect best."""
-        shown = [wait for wait in self.waits if rank in wait.behind]
-        best = [wait for wait in shown if wait.why == self.ranks.get(rank)] or shown
-        return max(best, key=lambda wait: len(wait.waiters), default=None)
+    def shown_by(self) -> list[Wait]:
+        """Waits for a suspect that show what it is suspected of, those of most ranks first."""
+        best = [w for w in self.waits if any(self.ranks.get(rank) == w.why for rank in w.behind)]
+        return sorted(best, key=lambda wait: -len(wait.waiters))
 
 
 def find_suspects(fleet: Fleet, heard: frozenset[int]) -> Suspects:
