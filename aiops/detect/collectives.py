@@ -39,33 +39,42 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
     findings = [_timeout(case, waits)] if waits else []
     findings += what_they_wait_for(case, waits)
     dumped, decided = recorded(case)
-    findings += dumped
     if decided:
-        return findings
+        return [*findings, *dumped]
+    logged = _from_logs(case, timeouts, gloo, lagging)
+    undecided = [f for f in dumped if f.sign != "collective.all_entered"]
+    if len(undecided) < len(dumped) and not any(f.sign != "collective.all_entered" for f in logged):
+        return [*findings, *dumped]
+    return [*findings, *undecided, *logged]
+
+
+def _from_logs(case: Case, timeouts: list[Event], gloo: list[Event], lagging: list[Event]) -> list[Finding]:
+    """Who runs something else, who is missing, or that the logs cannot tell."""
+    waits = timeouts or gloo
     desync = fingerprints(case) or _desync(case, timeouts) or snapshot(case) or operations(case)
     if desync:
-        return [*findings, desync]
+        return [desync]
     if not waits and not lagging and not evidence_rows(case, "nccl.ras_behind", "nccl.ras_dead"):
-        return findings
+        return []
     missing, how, proof = _missing(case, timeouts, gloo, lagging)
     if missing:
-        findings.append(_missing_finding(case, missing, how, proof or waits))
-    elif waits:
-        first, last = span(waits)
-        findings.append(
-            Finding(
-                sign="collective.all_entered",
-                text="A collective timed out and no rank stands out as missing",
-                role=Role.ROOT,
-                severity=Severity.ERROR,
-                first=first,
-                last=last,
-                ranks=_ranks(waits),
-                count=len(waits),
-                evidence=quotes(case, waits),
-            )
+        return [_missing_finding(case, missing, how, proof or waits)]
+    if not waits:
+        return []
+    first, last = span(waits)
+    return [
+        Finding(
+            sign="collective.all_entered",
+            text="A collective timed out and no rank stands out as missing",
+            role=Role.ROOT,
+            severity=Severity.ERROR,
+            first=first,
+            last=last,
+            ranks=_ranks(waits),
+            count=len(waits),
+            evidence=quotes(case, waits),
         )
-    return findings
+    ]
 
 
 def _ranks(events: list[Event]) -> tuple[int, ...]:

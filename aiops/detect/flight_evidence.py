@@ -18,6 +18,11 @@ def last_call(dump: FlightDump) -> int | None:
     return max(range(len(dump)), key=lambda row: (dump.record[row], row)) if len(dump) else None
 
 
+def own_frame(frames: tuple[str, ...]) -> str:
+    """The innermost frame that is not PyTorch's own."""
+    return next((f for f in frames if "/torch/" not in f and "torch/distributed" not in f), frames[0])
+
+
 def quote_record(case: Case, dump: FlightDump, row: int) -> EvidenceRef:
     """One record: of a JSON dump as it stands there, of a pickle in words with the byte at which it begins."""
     created = dump.created[row]
@@ -33,7 +38,7 @@ def quote_record(case: Case, dump: FlightDump, row: int) -> EvidenceRef:
     text = (
         f"rank {dump.rank}, record {dump.record[row]}: {records.ops[dump.op[row]]} {shape} {'/'.join(dict.fromkeys(signature.dtypes))}, "
         f"process group {group.name} {group.desc}, sequence {dump.seq[row]}, {state}, issued {iso(created) or 'at an unknown time'}"
-        + (f", from {frames[0]}" if frames else "")
+        + (f", from {own_frame(frames)}" if frames else "")
     )
     offset = dump.offset[row]
     place = f"record {dump.record[row]}, byte {offset}"

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from aiops.detect.evidence import evidence_rows, known
-from aiops.detect.flight_evidence import last_call, quote_record, quote_status
+from aiops.detect.flight_evidence import last_call, own_frame, quote_record, quote_status
 from aiops.detect.flight_mismatch import Mismatch, find_mismatch
 from aiops.detect.flight_state import Fleet, read_fleet
 from aiops.detect.flight_waits import Suspects, Why, find_suspects
@@ -51,7 +51,9 @@ def recorded(case: Case) -> tuple[list[Finding], bool]:
     world = len(fleet.dumps) + len(fleet.missing)
     if suspects.ranks and (len(suspects.ranks) * 2 <= world or world <= 2):
         return [_waiting(case, fleet, suspects, began), _missing(case, fleet, suspects, began)], True
-    return [_waiting(case, fleet, suspects, began), _all_entered(case, fleet, suspects, began)], len(fleet.dumps) > 1
+    # where dumps are missing the logs may know more
+    decided = len(fleet.dumps) > 1 and not fleet.missing
+    return [_waiting(case, fleet, suspects, began), _all_entered(case, fleet, suspects, began)], decided
 
 
 def _began(fleet: Fleet, suspects: Suspects) -> int:
@@ -191,11 +193,6 @@ def _reason(fleet: Fleet, suspects: Suspects, why: Why) -> str:
 
 def _names(ranks: Sequence[int]) -> str:
     return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks[:8]))}{' …' if len(ranks) > 8 else ''}"
-
-
-def own_frame(frames: tuple[str, ...]) -> str:
-    """The innermost frame that is not PyTorch's own."""
-    return next((f for f in frames if "/torch/" not in f and "torch/distributed" not in f), frames[0])
 
 
 def _desync(case: Case, fleet: Fleet, mismatch: Mismatch) -> Finding:

@@ -26,6 +26,9 @@ _ALL_CONTRIBUTE = (
 )
 """Operations that complete nowhere before every member has taken part; a broadcast's sender may be done alone."""
 
+_PLACES = 64
+"""Different operations in which the members of one group stand; more would be no hang but damage."""
+
 
 class Why(StrEnum):
     """What makes a rank a suspect, the clearest first."""
@@ -95,7 +98,7 @@ def _in_group(view: GroupView) -> list[Wait]:
         return []
     usual = _usual([s.next for s in standings.values() if s.next not in (NO_SEQ, NEVER)])
     found = []
-    for seq in sorted({s.next for s in stuck}):
+    for seq in sorted({s.next for s in stuck})[:_PLACES]:
         waiters = frozenset(s.rank for s in stuck if s.next == seq)
         groups: dict[Why, set[int]] = {}
         for s in standings.values():

@@ -89,25 +89,32 @@ def _number(name: str) -> int | None:
 
 
 def _one_each(case: Case) -> None:
-    """A second dump of a rank is of an earlier attempt, or a copy."""
-    newest: dict[int, FlightDump] = {}
+    """A second dump of a rank is of another attempt, or a copy: the folder with the newest dump counts, of one folder the newer dump."""
+    folders: dict[str, list[FlightDump]] = {}
     for dump in case.flight.dumps:
-        if dump.rank is None:
+        folders.setdefault(re.split(r"[^/!]*$", case.sources[dump.source].name)[0], []).append(dump)
+    newest_first = sorted(folders.values(), key=lambda dumps: max(map(_age, dumps)), reverse=True)
+    used: dict[int, FlightDump] = {}
+    dropped: set[int] = set()
+    for dumps in newest_first:
+        if any(dump.rank in used for dump in dumps):
+            for dump in dumps:
+                other = used.get(dump.rank if dump.rank is not None else -1) or next(iter(used.values()))
+                _tell(case, dump, other, dropped)
             continue
-        other = newest.get(dump.rank)
-        if other is None or _age(dump) > _age(other):
-            newest[dump.rank] = dump
-    kept = []
-    for dump in case.flight.dumps:
-        best = newest.get(dump.rank) if dump.rank is not None else None
-        if best is None or best is dump:
-            kept.append(dump)
-            continue
-        name, other_name = case.sources[dump.source].name, case.sources[best.source].name
-        case.coverage.problems.append(
-            Problem(name, f"another flight-recorder dump of rank {dump.rank}: the newer one, {other_name}, was used")
-        )
-    case.flight.dumps = kept
+        for dump in sorted(dumps, key=_age, reverse=True):
+            if dump.rank is not None and dump.rank in used:
+                _tell(case, dump, used[dump.rank], dropped)
+            elif dump.rank is not None:
+                used[dump.rank] = dump
+    case.flight.dumps = [dump for dump in case.flight.dumps if dump.source not in dropped]
+
+
+def _tell(case: Case, dump: FlightDump, other: FlightDump, dropped: set[int]) -> None:
+    dropped.add(dump.source)
+    which = f"another flight-recorder dump of rank {dump.rank}" if dump.rank is not None else "of another attempt"
+    reason = f"{which}: {case.sources[other.source].name} is newer or was read first, and was used"
+    case.coverage.problems.append(Problem(case.sources[dump.source].name, reason))
 
 
 def _age(dump: FlightDump) -> tuple[bool, int, int]:

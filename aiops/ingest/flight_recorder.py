@@ -31,7 +31,7 @@ _STATUS = re.compile(rb'"pg_status"\s*:')
 _STATES = {"scheduled": OpState.SCHEDULED, "started": OpState.STARTED, "completed": OpState.COMPLETED}
 _FRAMES = 24
 _MOST = (1 << 62) - 1
-_RANKS = 1_000_000
+_RANKS = 200_000
 _P2P = ("send", "recv")
 _KEY = "ingest.flight"
 

@@ -321,3 +321,13 @@ class TestRank:
             job.call(rank, "0", 1, state="scheduled")
         with read(job.write(tmp_path / "d")) as case:
             assert sorted(d.rank for d in case.flight.dumps if d.rank is not None) == [0, 1, 2, 3]
+
+    def test_an_attempt_counts_as_a_whole(self, tmp_path: Path) -> None:
+        """In the newer attempt rank 3 recorded nothing: its older dump says nothing about the newer one."""
+        rounds(Job(2, 2), 3).write(tmp_path / "attempt_0")
+        new = rounds(Job(2, 2), 8)
+        new.entries[3].clear()
+        new.write(tmp_path / "attempt_1")
+        with read(tmp_path) as case:
+            assert {case.sources[d.source].name.split("/")[-2] for d in case.flight.dumps} == {"attempt_1"}
+            assert len(case.flight.dumps) == 4
