@@ -13,6 +13,7 @@ from aiops.detect.flight_waits import Suspects, Why, find_suspects
 from aiops.model.case import Case
 from aiops.model.event import NO_TIME, Severity
 from aiops.model.finding import EvidenceRef, Finding, Role
+from aiops.model.flight import FlightDump
 
 _SHOWN = 4
 _WENT_ON_NS = 120 * 1_000_000_000
@@ -144,7 +145,7 @@ def _missing(case: Case, fleet: Fleet, suspects: Suspects, began: int) -> Findin
         dump = fleet.dumps.get(rank)
         if dump is None:
             continue
-        row = last_call(dump)
+        row = _telling_row(suspects, rank, dump)
         if row is None:
             proof.append(quote_status(case, dump))
             continue
@@ -184,6 +185,15 @@ def _missing(case: Case, fleet: Fleet, suspects: Suspects, began: int) -> Findin
         },
         evidence=proof,
     )
+
+
+def _telling_row(suspects: Suspects, rank: int, dump: FlightDump) -> int | None:
+    """The operation at which its device stopped, or the last that its host issued."""
+    if suspects.ranks[rank] in (Why.DEVICE, Why.SCHEDULED):
+        for wait in suspects.shown_by():
+            if rank in wait.behind and wait.group is not None and wait.group.standings[rank].waits:
+                return wait.group.standings[rank].row
+    return last_call(dump)
 
 
 def _reason(fleet: Fleet, suspects: Suspects, why: Why) -> str:
