@@ -39,6 +39,7 @@ ORDINARY = (
 DETECTOR_SIGNS = frozenset(
     {
         "collective.timeout",
+        "collective.waiting",
         "collective.missing_rank",
         "collective.desync",
         "collective.all_entered",

@@ -21,7 +21,19 @@ from aiops.model.domains import Edge
 from aiops.model.entity import canonical_pci, is_host_name
 
 NAMES = ("case.yaml", "case.yml")
-KINDS = ("kernel", "training", "scheduler", "text", "metrics", "kubernetes", "slurm", "topology", "listing", "ignore")
+KINDS = (
+    "kernel",
+    "training",
+    "scheduler",
+    "text",
+    "metrics",
+    "kubernetes",
+    "slurm",
+    "topology",
+    "listing",
+    "flight_recorder",
+    "ignore",
+)
 SCHEDULERS = ("slurm", "kubernetes")
 _LARGEST = 8 << 20
 
