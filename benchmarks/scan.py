@@ -39,7 +39,7 @@ lines = pairs = 0
 if mode == "pairs":
     for found in scanner.pairs(log):
         pairs += len(found.rules)
-        lines += len(set(found.places[:, 1].tolist()))
+        lines += len(set(found.lines.tolist()))
 else:
     for hit in scanner.scan_file(log):
         lines += 1
@@ -125,7 +125,7 @@ def checked(folder: Path, log: Path) -> None:
     found = {
         (line, rule)
         for pairs in scanner.pairs(slice_)
-        for line, rule in zip(pairs.places[:, 1].tolist(), pairs.rules.tolist(), strict=True)
+        for line, rule in zip(pairs.lines.tolist(), pairs.rules.tolist(), strict=True)
     }
     compiled = [(rule.id, re.compile(rule.signal.match[rule.pattern].encode())) for rule in scanner.rules.rules]
     wanted = {(number, rule) for number, line in enumerate(lines, 1) for rule, regex in compiled if regex.search(line)}

@@ -13,16 +13,16 @@ from aiops.scan.rules import Program
 
 Ends = list[int]
 """Byte offsets in the block just behind the end of each match."""
-Rules = list[int]
-"""Rule id of each match."""
+Finds = list[int]
+"""For each match the number of its expression in `Program.finds`."""
 
 
 class Engine(Protocol):
-    """Finds every line of a block that a rule's expressions match; a line may be reported more than once per rule."""
+    """Finds every line of a block that a rule's expressions match; a line may be reported more than once."""
 
     name: str
 
-    def scan(self, block: bytes | memoryview) -> tuple[Ends, Rules]:
+    def scan(self, block: bytes | memoryview) -> tuple[Ends, Finds]:
         """Matches, two lists of equal length. Lines end with ``\\n``."""
 
     def dump(self) -> bytes:
@@ -53,26 +53,26 @@ class HyperscanEngine:
             with contextlib.suppress(OSError, hyperscan.error):
                 return hyperscan.loadb(path.read_bytes(), mode=hyperscan.HS_MODE_BLOCK)
         try:
-            database = _compiled(hyperscan, program.finds)
+            database = _compiled(hyperscan, [expression for expression, _ in program.finds])
         except hyperscan.error as error:
             raise CatalogError(f"the scanner refuses a rule: {_culprit(hyperscan, program) or error}") from error
         if path is not None:
             write_atomically(path, hyperscan.dumpb(database))
         return database
 
-    def scan(self, block: bytes | memoryview) -> tuple[Ends, Rules]:
+    def scan(self, block: bytes | memoryview) -> tuple[Ends, Finds]:
         ends: Ends = []
-        rules: Rules = []
+        finds: Finds = []
         # two appends cost less than one of a tuple; the engine calls this for each match
-        add_end, add_rule = ends.append, rules.append
+        add_end, add_find = ends.append, finds.append
 
-        def on_match(rule: int, _start: int, end: int, _flags: int, _context: object) -> None:
+        def on_match(find: int, _start: int, end: int, _flags: int, _context: object) -> None:
             add_end(end)
-            add_rule(rule)
+            add_find(find)
 
         buffer: Any = block  # any buffer will do, whatever its stub says
         self._database.scan(buffer, match_event_handler=on_match, scratch=self._scratch)
-        return ends, rules
+        return ends, finds
 
     def dump(self) -> bytes:
         data: bytes = self._hyperscan.dumpb(self._database)
@@ -91,14 +91,13 @@ class Re2Engine:
         options.encoding = re2.Options.Encoding.LATIN1
         options.max_mem = 256 << 20
         self._set = re2.Set.SearchSet(options)
-        self._rules = [rule for _, rule in program.finds]
         for expression, _ in program.finds:
             self._set.Add(expression)
         self._set.Compile()
 
-    def scan(self, block: bytes | memoryview) -> tuple[Ends, Rules]:
+    def scan(self, block: bytes | memoryview) -> tuple[Ends, Finds]:
         ends: Ends = []
-        rules: Rules = []
+        finds: Finds = []
         data = bytes(block)
         start = 0
         while start < len(data):
@@ -106,9 +105,9 @@ class Re2Engine:
             stop = len(data) if stop < 0 else stop
             for found in self._set.Match(data[start:stop]) or ():
                 ends.append(stop)
-                rules.append(self._rules[found])
+                finds.append(found)
             start = stop + 1
-        return ends, rules
+        return ends, finds
 
     def dump(self) -> bytes:
         return b""
@@ -130,12 +129,12 @@ def make_engine(program: Program, cache_dir: Path | None = None, name: str = "au
     return Re2Engine(program)
 
 
-def _compiled(hyperscan: Any, finds: tuple[tuple[str, int], ...]) -> Any:
+def _compiled(hyperscan: Any, expressions: list[str]) -> Any:
     database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
     database.compile(
-        expressions=[expression.encode() for expression, _ in finds],
-        ids=[rule for _, rule in finds],
-        elements=len(finds),
+        expressions=[expression.encode() for expression in expressions],
+        ids=list(range(len(expressions))),
+        elements=len(expressions),
         flags=hyperscan.HS_FLAG_MULTILINE,
     )
     return database
@@ -153,9 +152,9 @@ def _cpu_key() -> str:
 
 
 def _culprit(hyperscan: Any, program: Program) -> str:
-    for expression, rule in program.finds:
+    for expression, rules in program.finds:
         try:
-            _compiled(hyperscan, ((expression, rule),))
+            _compiled(hyperscan, [expression])
         except hyperscan.error as error:
-            return f"{program.names[rule]}: {error}"
+            return f"{program.names[rules[0]]}: {error}"
     return ""

@@ -13,19 +13,14 @@ import orjson
 
 from aiops.catalog.model import Signal
 from aiops.scan.cache import write_atomically
-from aiops.scan.literals import Literals, choose, literal_sets
+from aiops.scan.literals import Literals, choose, is_literal, literal_sets, shortened
 from aiops.scan.ordinary import LINES, TEXT
-from aiops.scan.syntax import GROUP, least, parts_of
+from aiops.scan.syntax import GROUP, begins_line, least, parts_of
 
 _NON_FINITE = re.compile(r"\bnan\b", re.I)
-_TELLING = 5
-"""Characters that a literal needs to be looked for alone."""
-_RARE = 8
-"""Characters that make a literal rare enough even if it saves only a gap."""
-_FEW = 6
-"""Examples of the catalog that may have such a literal."""
-_VERSION = "2"
-_GAP = re.compile(r"[\])\w.][*+]|\{\d*,\d*\}")
+_VERSION = "3"
+_SLACK = 2
+"""Examples more that a shorter text may stand in, if it does the work of several literals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +34,9 @@ class Rule:
     scan: str
     """The pattern without its open end: the engine only has to find the line."""
     core: Literals | None
-    """If set, the engine looks for these literals, and ``scan`` is asked about the lines that have one."""
+    """If set, the engine looks for these literals."""
+    exact: bool
+    """True if a line with such a literal matches; otherwise ``scan`` is asked about it."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +45,8 @@ class Program:
 
     size: int
     """Number of rules; their ids run from 0."""
-    finds: tuple[tuple[str, int], ...]
-    """(expression, rule id) for the engine; a rule may have several."""
+    finds: tuple[tuple[str, tuple[int, ...]], ...]
+    """(expression, rule ids that it speaks for) for the engine; a rule may have several, and share them."""
     confirm: dict[int, str]
     """Rules whose expressions find too much: the pattern that decides about a line."""
     anchored: frozenset[int]
@@ -62,7 +59,7 @@ class Program:
     @property
     def fingerprint(self) -> str:
         """Names compiled databases."""
-        text = "\x00".join(f"{rule}:{expression}" for expression, rule in self.finds)
+        text = "\x00".join(expression for expression, _ in self.finds)
         return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
@@ -75,8 +72,8 @@ class RuleSet:
         forms, ordinary = _kept_forms(signals, cache_dir)
         patterns = [(signal, number) for signal in signals for number in range(len(signal.match))]
         self.rules: list[Rule] = [
-            Rule(rule, signal, number, scan, tuple(core) if core else None)
-            for rule, ((signal, number), (scan, core)) in enumerate(zip(patterns, forms, strict=True))
+            Rule(rule, signal, number, scan, tuple(core) if core else None, exact)
+            for rule, ((signal, number), (scan, core, exact)) in enumerate(zip(patterns, forms, strict=True))
         ]
         self.ordinary = frozenset(ordinary)
 
@@ -86,15 +83,15 @@ class RuleSet:
     @property
     def program(self) -> Program:
         """The rules without the catalog's words."""
+        speaks: dict[str, list[int]] = {}
+        for rule in self.rules:
+            for expression in [re.escape(text) for text in rule.core] if rule.core else [rule.scan]:
+                speaks.setdefault(expression, []).append(rule.id)
         return Program(
             size=len(self.rules),
-            finds=tuple(
-                (expression, rule.id)
-                for rule in self.rules
-                for expression in ([re.escape(text) for text in rule.core] if rule.core else [rule.scan])
-            ),
-            confirm={rule.id: rule.scan for rule in self.rules if rule.core},
-            anchored=frozenset(rule.id for rule in self.rules if not rule.core and "^" in rule.scan),
+            finds=tuple((expression, tuple(owners)) for expression, owners in speaks.items()),
+            confirm={rule.id: rule.scan for rule in self.rules if rule.core and not rule.exact},
+            anchored=frozenset(rule.id for rule in self.rules if begins_line(rule.scan)),
             ordinary=self.ordinary,
             names={
                 rule.id: f"{rule.signal.file}: signal {rule.signal.id!r}: {rule.signal.match[rule.pattern]!r}"
@@ -103,8 +100,8 @@ class RuleSet:
         )
 
 
-Forms = list[tuple[str, list[str] | None]]
-"""For each pattern what `Rule.scan` and `Rule.core` say."""
+Forms = list[tuple[str, list[str] | None, bool]]
+"""For each pattern what `Rule.scan`, `Rule.core` and `Rule.exact` say."""
 
 
 def _kept_forms(signals: tuple[Signal, ...], cache_dir: Path | None) -> tuple[Forms, list[int]]:
@@ -130,7 +127,11 @@ def _forms(signals: tuple[Signal, ...]) -> tuple[Forms, list[int]]:
         for number, (scan, core) in enumerate(zip(scans, cores, strict=True))
         if not core and words.is_ordinary(scan)
     ]
-    return [(scan, list(core) if core else None) for scan, core in zip(scans, cores, strict=True)], ordinary
+    forms = [
+        (scan, list(core) if core else None, core is not None and is_literal(scan))
+        for scan, core in zip(scans, cores, strict=True)
+    ]
+    return forms, ordinary
 
 
 class _Words:
@@ -142,24 +143,24 @@ class _Words:
         self._failing: dict[str, int] = {}
 
     def core_of(self, pattern: str) -> Literals | None:
-        """The literals to look for instead of the whole pattern, if that is cheaper.
+        """The literals to look for instead of the whole pattern, ``None`` if ordinary lines have each of them.
 
-        An engine that begins with a word of ordinary lines (``rank ``, ``loss``) wakes up on each of them. If every
-        match also contains a word that ordinary lines do not have, looking for that one costs next to nothing, and
-        only the few lines that have it are asked for the rest. The same goes for gaps (``[^\\n]{0,80}``), which an
-        engine follows byte by byte and compiles slowly, as long as few other lines have the word.
+        An engine that knows nothing but literals passes over ordinary lines twice as fast as one that follows gaps
+        (``[^\\n]{0,80}``) and begins of patterns (``rank ``, ``loss``). If every match contains a word that ordinary
+        lines do not have, that word is looked for, and only the few lines that have it are asked for the rest.
         """
         core: list[str] = []
-        costly = False
-        rare = bool(_GAP.search(pattern))
+        exact = is_literal(pattern)
         for sets in literal_sets(pattern):
             chosen = choose(sets, self._cost)
-            if chosen is None or self._seen(chosen) or min(map(len, chosen)) < _TELLING:
+            if chosen is None or self._seen(chosen):
                 return None
-            costly = costly or any(map(self._seen, sets))
-            rare = rare and min(map(len, chosen)) >= _RARE and self._shared(chosen) <= _FEW
-            core += chosen
-        return tuple(dict.fromkeys(core)) if costly or rare else None
+            core += chosen if exact else self._shortened(chosen)
+        return tuple(dict.fromkeys(core))
+
+    def _shortened(self, literals: Literals) -> Literals:
+        most = self._shared(literals) + _SLACK
+        return shortened(literals, lambda fewer: not self._seen(fewer) and self._shared(fewer) <= most)
 
     def is_ordinary(self, pattern: str) -> bool:
         """True if lines of healthy runs match, such as progress lines."""

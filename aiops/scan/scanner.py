@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from aiops.scan.confirm import Confirmation
 from aiops.scan.engine import Engine
+from aiops.scan.lines import LineIndex
 from aiops.scan.ranges import Range, ranges_of
 from aiops.scan.rules import Program, RuleSet
 from aiops.scan.storm import ORDINARY, Ints, StormGuard
@@ -39,15 +39,26 @@ class HitLine(NamedTuple):
 
 
 @dataclass(slots=True)
+class Block:
+    """Some bytes of a file, valid until the next block is asked for."""
+
+    buffer: bytes | bytearray
+    """May be longer than the block."""
+    size: int
+    base: int
+    """Offset of its first byte in the file."""
+
+
+@dataclass(slots=True)
 class Pairs:
     """All (line, rule) pairs of one block, in order of line and rule."""
 
     rules: Ints
-    places: Ints
-    """[pairs][4]: offset of the line, line number, end of the hit, end of the line as far as known; offsets in the file."""
-    block: memoryview
-    base: int
-    """Offset of the block; its bytes are valid until the next one is asked for."""
+    lines: Ints
+    """Line numbers, from 1."""
+    ends: Ints
+    """Where each hit ends in its block: index of the byte behind it."""
+    block: Block
 
 
 class _Bytes(Protocol):
@@ -55,8 +66,8 @@ class _Bytes(Protocol):
 
     size: int
 
-    def block(self, start: int, size: int) -> memoryview:
-        """At most ``size`` bytes, valid until the next call."""
+    def block(self, start: int, size: int) -> Block:
+        """At most ``size`` bytes."""
 
     def copy(self, start: int, stop: int) -> bytes: ...
 
@@ -77,7 +88,11 @@ class Scanner:
         self._asked[list(self.program.confirm)] = True
         self._anchored = np.zeros(self.program.size, dtype=bool)
         self._anchored[list(self.program.anchored)] = True
-        self._regexes: dict[int, re.Pattern[bytes]] = {}
+        counts = [len(rules) for _, rules in self.program.finds]
+        self._speakers = np.array(counts, dtype=np.int64)
+        self._owners = np.array([rule for _, rules in self.program.finds for rule in rules], dtype=np.int64)
+        self._first_owner = np.cumsum(self._speakers) - self._speakers
+        self._confirm = Confirmation(self.program.confirm)
         self.lines = 0
         """Lines of the file or range scanned last, once its generator is exhausted."""
 
@@ -133,132 +148,117 @@ class Scanner:
         for found in self._pairs(source, start, stop):
             weights = None
             if guard is not None:
-                block = np.frombuffer(found.block, dtype=np.uint8)
-                weights = guard.weigh(found.rules, found.places, block, found.base)
+                weights = guard.weigh(found)
                 handed = np.flatnonzero(weights)
                 if len(handed) < len(weights):
-                    found.rules, found.places, weights = found.rules[handed], found.places[handed], weights[handed]
-            yield from self._lines_of(source, found, weights)
+                    found.rules, found.lines, found.ends = found.rules[handed], found.lines[handed], found.ends[handed]
+                    weights = weights[handed]
+            yield from _lines_of(source, found, weights)
         if guard is not None:
-            for rule, weight, place in guard.rest():
-                yield _far_line(source, place, [(rule, weight)])
-
-    def _lines_of(self, source: _Bytes, found: Pairs, weights: Ints | None) -> Iterator[HitLine]:
-        counts = [1] * len(found.rules) if weights is None else weights.tolist()
-        block, base, size = found.block, found.base, len(found.block)
-        rules, places = found.rules.tolist(), found.places.tolist()
-        begin = 0
-        while begin < len(rules):
-            place = places[begin]
-            offset, line, _, stop = place
-            end = begin + 1
-            while end < len(rules) and places[end][1] == line:
-                end += 1
-            hits = list(zip(rules[begin:end], counts[begin:end], strict=True))
-            if offset < base or stop - offset > SHOWN or stop - base >= size:
-                yield _far_line(source, place, hits)
-            else:
-                yield HitLine(offset, line, bytes(block[offset - base : stop - base]).rstrip(b"\r"), hits)
-            begin = end
+            for rule, weight, line, end in guard.rest():
+                yield _far_line(source, line, end, [(rule, weight)])
 
     def _pairs(self, source: _Bytes, start: int, stop: int) -> Iterator[Pairs]:
-        at, line, line_start = start, 0, start
+        at, line, whole = start, 0, True
         carried: frozenset[int] = frozenset()
-        flags = np.empty(
-            min(self._block, max(1, stop - start)), dtype=bool
-        )  # once: fresh pages for each block cost more
+        index = LineIndex(min(self._block, max(1, stop - start)))
+        self._confirm.forget()
         while at < stop:
             block = source.block(at, min(self._block, stop - at))
-            if not block:  # the file became shorter while it was read
+            if not block.size:  # the file became shorter while it was read
                 break
-            data = np.frombuffer(block, dtype=np.uint8)
-            newline = np.equal(data, 10, out=flags[: len(data)])
-            last = at + len(block) >= stop
-            size = len(block)
-            if not last and not newline[-1]:
-                size = _behind_last(newline) or size
-                block, data, newline = block[:size], data[:size], newline[:size]
-            ends, rules = self.engine.scan(block)
-            whole = bool(newline[-1])
+            last = at + block.size >= stop
+            newlines = index.read(block.buffer, block.size)
+            if not last and newlines:
+                block.size = index.cut()
+            partial, whole = not whole, last or bool(newlines)
+            ends, finds = self.engine.scan(memoryview(block.buffer)[: block.size])
             if ends:
-                breaks = np.flatnonzero(newline)
-                found = self._settle(block, at, breaks, ends, rules, line, line_start, carried)
+                found = self._settle(block, index, ends, finds, line, partial, carried)
                 if len(found.rules):
                     yield found
-                carried = self._on_open_line(found, line + len(breaks) + 1, carried) if not whole else frozenset()
-                newlines = len(breaks)
-                if newlines:
-                    line_start = at + int(breaks[-1]) + 1
-            else:
-                newlines = int(np.count_nonzero(newline))
-                if newlines:
-                    line_start = at + _behind_last(newline)
-                if newlines or whole:
+                if whole:
                     carried = frozenset()
+                else:
+                    carried |= frozenset(found.rules.tolist())
+            elif whole:
+                carried = frozenset()
             line += newlines
-            at += size if whole or last else max(1, size - OVERLAP)
-        self.lines = line + (line_start < min(at, stop))
+            at += block.size if whole else max(1, block.size - OVERLAP)
+        self.lines = line + (at > start and not index.ends_with_newline())
 
     def _settle(
         self,
-        block: memoryview,
-        base: int,
-        breaks: Ints,
+        block: Block,
+        index: LineIndex,
         ends: list[int],
-        rules: list[int],
+        finds: list[int],
         line: int,
-        line_start: int,
+        partial: bool,
         carried: frozenset[int],
     ) -> Pairs:
         """Sort matches into lines, each (line, rule) once, and ask the rules that looked for less than they want.
 
-        ``line`` newlines stand before the block, whose first line begins at ``line_start``.
+        ``line`` newlines stand before the block. If it is ``partial``, its first line begins in an earlier block, where
+        the rules of ``carried`` have hit it.
         """
         end = np.array(ends, dtype=np.int64)
+        find = np.array(finds, dtype=np.int64)
+        count = self._speakers[find]
+        rule = self._owners[self._first_owner[find]]
+        if (count > 1).any():
+            rule = self._owners[
+                np.repeat(self._first_owner[find] - np.cumsum(count) + count, count) + np.arange(count.sum())
+            ]
+            end = np.repeat(end, count)
         # a match may end behind the newline if the rule ends with one: its last byte decides
-        row = np.searchsorted(breaks, end - 1)
-        rule = np.array(rules, dtype=np.int64)
-        key = row * self.program.size + rule
-        if not (key[1:] > key[:-1]).all():
-            key, first = np.unique(key, return_index=True)
+        row = index.newlines_before(end - 1)
+        first = _firsts(row * self.program.size + rule)
+        if first is not None:
             row, rule, end = row[first], rule[first], end[first]
-        edges = np.empty(len(breaks) + 2, dtype=np.int64)
-        edges[0], edges[1:-1], edges[-1] = line_start - base - 1, breaks, len(block)
-        begin, finish = edges[row] + 1, edges[row + 1]
         keep = np.ones(len(row), dtype=bool)
-        if line_start < base:
+        if partial:
             keep &= (row > 0) | ~(self._anchored[rule] | np.isin(rule, list(carried)))
         asked = np.flatnonzero(self._asked[rule] & keep)
         if len(asked):
-            matched = self._confirm(block, rule[asked], np.maximum(begin[asked], 0), finish[asked])
-            keep[asked] = matched > 0
-            end[asked] = matched
-        places = np.empty((len(row), 4), dtype=np.int64)
-        for column, values in enumerate((begin + base, row + (line + 1), end + base, finish + base)):
-            places[:, column] = values
-        return Pairs(rule, places, block, base) if keep.all() else Pairs(rule[keep], places[keep], block, base)
+            end[asked] = self._confirm.ends(block.buffer, block.size, rule[asked], end[asked])
+            keep &= end > 0
+        row += line + 1
+        return Pairs(rule, row, end, block) if keep.all() else Pairs(rule[keep], row[keep], end[keep], block)
 
-    def _confirm(self, block: memoryview, rules: Ints, begins: Ints, stops: Ints) -> Ints:
-        """Where each rule's match in its line ends, 0 if it has none."""
-        regexes = self._regexes
-        ends = np.zeros(len(rules), dtype=np.int64)
-        last, text = -1, b""
-        for i, (rule, begin, stop) in enumerate(zip(rules.tolist(), begins.tolist(), stops.tolist(), strict=True)):
-            regex = regexes.get(rule)
-            if regex is None:
-                regex = regexes[rule] = re.compile(self.program.confirm[rule].encode())
-            if begin != last:
-                last, text = begin, bytes(block[begin:stop])
-            match = regex.search(text)
-            if match:
-                ends[i] = begin + match.end()
-        return ends
 
-    @staticmethod
-    def _on_open_line(found: Pairs, line: int, carried: frozenset[int]) -> frozenset[int]:
-        """Rules that have hit the line that goes on in the next block."""
-        here = frozenset(found.rules[found.places[:, 1] == line].tolist())
-        return here | carried if not len(found.places) or found.places[0, 1] == line else here
+def _firsts(keys: Ints) -> Ints | None:
+    """Where each key stands first, in the order of the keys; ``None`` if they are in order and differ."""
+    if (keys[1:] > keys[:-1]).all():
+        return None
+    if len(keys) < 1 << 20 and int(keys.max()) < 1 << 42:
+        # one sort of plain numbers costs a third of one that returns places
+        packed = np.sort((keys << 20) | np.arange(len(keys)))
+        keys = packed >> 20
+        first: Ints = packed[np.r_[True, keys[1:] != keys[:-1]]] & ((1 << 20) - 1)
+        return first
+    return np.unique(keys, return_index=True)[1]
+
+
+def _lines_of(source: _Bytes, found: Pairs, weights: Ints | None) -> Iterator[HitLine]:
+    counts = [1] * len(found.rules) if weights is None else weights.tolist()
+    block = found.block
+    buffer, base, size = block.buffer, block.base, block.size
+    rules, lines, ends = found.rules.tolist(), found.lines.tolist(), found.ends.tolist()
+    begin = 0
+    while begin < len(rules):
+        line, at = lines[begin], ends[begin]
+        end = begin + 1
+        while end < len(rules) and lines[end] == line:
+            end += 1
+        hits = list(zip(rules[begin:end], counts[begin:end], strict=True))
+        first = buffer.rfind(b"\n", max(0, at - 1 - SHOWN), at - 1) + 1
+        stop = buffer.find(b"\n", at - 1, min(size, at + SHOWN))
+        if (first == 0 and base) or stop < 0 or stop - first > SHOWN:
+            yield _far_line(source, line, base + at, hits)
+        else:
+            yield HitLine(base + first, line, bytes(buffer[first:stop]).rstrip(b"\r"), hits)
+        begin = end
 
 
 class _File:
@@ -267,11 +267,11 @@ class _File:
     def __init__(self, descriptor: int, size: int, block: int) -> None:
         self.size = size
         self._descriptor = descriptor
-        self._buffer = memoryview(bytearray(min(block, max(1, size))))
+        self._buffer = bytearray(min(block, max(1, size)))
 
-    def block(self, start: int, size: int) -> memoryview:
-        view = self._buffer[:size]
-        return view[: os.preadv(self._descriptor, [view], start)]
+    def block(self, start: int, size: int) -> Block:
+        read = os.preadv(self._descriptor, [memoryview(self._buffer)[:size]], start)
+        return Block(self._buffer, read, start)
 
     def copy(self, start: int, stop: int) -> bytes:
         return os.pread(self._descriptor, max(0, stop - start), start)
@@ -282,37 +282,26 @@ class _Text:
 
     def __init__(self, data: bytes) -> None:
         self.size = len(data)
-        self._data = memoryview(data)
+        self._data = data
 
-    def block(self, start: int, size: int) -> memoryview:
-        return self._data[start : start + size]
+    def block(self, start: int, size: int) -> Block:
+        data = self._data[start : start + size]
+        return Block(data, len(data), start)
 
     def copy(self, start: int, stop: int) -> bytes:
-        return bytes(self._data[start:stop])
+        return self._data[start:stop]
 
 
-def _behind_last(newline: NDArray[np.bool_]) -> int:
-    """Index behind the last newline, 0 if there is none."""
-    size = len(newline)
-    span = 512
-    while True:
-        tail = np.flatnonzero(newline[max(0, size - span) :])
-        if len(tail):
-            return int(max(0, size - span) + tail[-1]) + 1
-        if span >= size:
-            return 0
-        span *= 8
-
-
-def _far_line(source: _Bytes, place: tuple[int, int, int, int] | list[int], rules: list[tuple[int, int]]) -> HitLine:
-    """A line that does not stand in the block at hand, or not all of it: all of it, or a window around the hit."""
-    begin, line, hit, end = place
-    stop = end
-    if stop < source.size:
-        ahead = source.copy(stop, min(source.size, stop + SHOWN))
-        cut = ahead.find(b"\n")
-        stop += len(ahead) if cut < 0 else cut
+def _far_line(source: _Bytes, line: int, end: int, rules: list[tuple[int, int]]) -> HitLine:
+    """A line that does not stand in the block at hand, or not all of it: all of it, or a window around the hit that ends
+    behind the byte before ``end``."""
+    last = end - 1
+    before = source.copy(max(0, last - SHOWN), last)
+    after = source.copy(last, min(source.size, last + SHOWN))
+    begin = last - len(before) + before.rfind(b"\n") + 1
+    cut = after.find(b"\n")
+    stop = last + (len(after) if cut < 0 else cut)
     if stop - begin > SHOWN:
-        begin = max(begin, hit - SHOWN // 2)
+        begin = max(begin, end - SHOWN // 2)
         stop = min(stop, begin + SHOWN)
     return HitLine(begin, line, source.copy(begin, stop).rstrip(b"\r"), rules)

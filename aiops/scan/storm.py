@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from aiops.scan.scanner import Pairs
 
 Ints = NDArray[np.int64]
 
@@ -39,15 +43,13 @@ class StormGuard:
         self._novel = max(_LEAST, _NOVEL // ranges)
         self._seen = np.zeros(size, dtype=np.int64)
         self._stood = np.zeros(size, dtype=np.int64)
-        self._places = np.zeros((size, 4), dtype=np.int64)
+        self._lines = np.zeros(size, dtype=np.int64)
+        self._ends = np.zeros(size, dtype=np.int64)
         self._texts: dict[int, set[int]] = {}
 
-    def weigh(self, rules: Ints, places: Ints, block: NDArray[np.uint8], base: int) -> Ints:
-        """For each hit the number of lines that it stands for, 0 if it is held back.
-
-        ``places`` has a row for each hit: offset of the line, line number, end of the hit, end of the line as far as
-        known, offsets in the file; hits stand in the order of their lines. ``block`` are the bytes from ``base`` on.
-        """
+    def weigh(self, found: Pairs) -> Ints:
+        """For each hit, in the order of their lines, the number of lines that it stands for, 0 if it is held back."""
+        rules = found.rules
         counts = np.bincount(rules, minlength=len(self._seen))
         total = self._seen + counts
         if not (total > self._limit)[rules].any():
@@ -64,7 +66,8 @@ class StormGuard:
         passes = (number < limit) | ((over + 1) % step == 0)
         odd = np.flatnonzero(~passes & ~self._ordinary[rule])
         if len(odd):
-            passes[odd] = self._new(rule[odd], places[order[odd], 2] - base, block)
+            block = np.frombuffer(found.block.buffer, dtype=np.uint8, count=found.block.size)
+            passes[odd] = self._new(rule[odd], found.ends[order[odd]], block)
         chosen = np.flatnonzero(passes)
         weights = np.zeros(len(rules), dtype=np.int64)
         if len(chosen):
@@ -74,7 +77,8 @@ class StormGuard:
             weights[order[chosen]] = upto - np.where(same, np.r_[0, upto[:-1]], self._stood[owner])
             self._stood[owner] = upto  # of a rule's several values the last one stays
         self._seen = total
-        self._places[rule] = places[order]
+        self._lines[rule] = found.lines[order]
+        self._ends[rule] = found.ends[order] + found.block.base
         return weights
 
     def _new(self, rules: Ints, ends: Ints, block: NDArray[np.uint8]) -> NDArray[np.bool_]:
@@ -90,8 +94,8 @@ class StormGuard:
                 found[i] = True
         return found
 
-    def rest(self) -> Iterator[tuple[int, int, tuple[int, int, int, int]]]:
-        """At the end: (rule, lines it stands for, place) of the last hit of each rule that still holds some back."""
+    def rest(self) -> Iterator[tuple[int, int, int, int]]:
+        """At the end: (rule, lines it stands for, line number, end of the hit in the file) of the last hit of each rule that
+        still holds some back."""
         for rule in np.flatnonzero(self._seen > self._stood).tolist():
-            offset, line, end, stop = self._places[rule].tolist()
-            yield rule, int(self._seen[rule] - self._stood[rule]), (offset, line, end, stop)
+            yield rule, int(self._seen[rule] - self._stood[rule]), int(self._lines[rule]), int(self._ends[rule])

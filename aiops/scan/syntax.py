@@ -89,3 +89,12 @@ def least(quantifier: str) -> int:
     if quantifier[0] == "+":
         return 1
     return int(quantifier[1:].rstrip("?}").split(",")[0] or 0)
+
+
+def begins_line(pattern: str) -> bool:
+    """True if a ``^`` anywhere in the pattern asks for the beginning of the line."""
+    return any(
+        atom == "^" or (opened is not None and begins_line(atom[opened.end() : -1]))
+        for atom, _ in parts_of(pattern)
+        for opened in [GROUP.match(atom)]
+    )

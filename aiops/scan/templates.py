@@ -94,7 +94,7 @@ def _bad_lines(path: Path, size: int, share: int) -> Iterator[tuple[int, bytes]]
 def _error_words() -> Scanner:
     program = Program(
         size=1,
-        finds=tuple((expression, 0) for expression in _LOOKS_BAD),
+        finds=tuple((expression, (0,)) for expression in _LOOKS_BAD),
         confirm={},
         anchored=frozenset(),
         ordinary=frozenset(),
