@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import platform
+from array import array
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from aiops.errors import CatalogError
 from aiops.scan.cache import write_atomically
 from aiops.scan.rules import Program
 
-Ends = list[int]
-"""Byte offsets in the block just behind the end of each match."""
-Finds = list[int]
-"""For each match the number of its expression in `Program.finds`."""
+Ends: TypeAlias = "array[int]"
+"""Byte offsets in the block just behind the end of each match, 64 bits each."""
+Finds: TypeAlias = "array[int]"
+"""For each match the number of its expression in `Program.finds`, 64 bits each."""
 
 
 class Engine(Protocol):
@@ -23,7 +24,7 @@ class Engine(Protocol):
     name: str
 
     def scan(self, block: bytes | memoryview) -> tuple[Ends, Finds]:
-        """Matches, two lists of equal length. Lines end with ``\\n``."""
+        """Matches, two arrays of equal length. Lines end with ``\\n``."""
 
     def dump(self) -> bytes:
         """The compiled rules for another process on this machine; empty if it has to compile them itself."""
@@ -61,8 +62,7 @@ class HyperscanEngine:
         return database
 
     def scan(self, block: bytes | memoryview) -> tuple[Ends, Finds]:
-        ends: Ends = []
-        finds: Finds = []
+        ends, finds = array("q"), array("q")
         # two appends cost less than one of a tuple; the engine calls this for each match
         add_end, add_find = ends.append, finds.append
 
@@ -96,8 +96,7 @@ class Re2Engine:
         self._set.Compile()
 
     def scan(self, block: bytes | memoryview) -> tuple[Ends, Finds]:
-        ends: Ends = []
-        finds: Finds = []
+        ends, finds = array("q"), array("q")
         data = bytes(block)
         start = 0
         while start < len(data):

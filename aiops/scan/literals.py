@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import product
 from typing import TypeVar
 
 from aiops.scan.syntax import GROUP, alternatives, least
@@ -63,14 +64,16 @@ def choose(sets: Iterable[Literals], cost: Callable[[Literals], _T]) -> Literals
 def _sets(parts: list[Part]) -> tuple[list[Literals], bool]:
     """The sets of an alternative, and whether it consists of one of them and nothing else."""
     found: list[Literals] = []
-    run = [""]
+    run: list[list[str]] = []
     whole = True
 
-    def close() -> None:
+    def close(kept: int = 0) -> None:
         nonlocal run, whole
-        if all(len(text) >= _SHORTEST for text in run):
-            found.append(_fewest(run))
-        run, whole = [""], False
+        texts = _fewest(map("".join, product(*run)))
+        if min(map(len, texts)) >= _SHORTEST:
+            found.append(texts)
+        # where the next text makes too many, the last ones before it may still go with it
+        run, whole = run[len(run) - kept :], False
 
     for atom, quantifier in parts:
         if atom in ("^", "$") or atom in ("\\b", "\\B"):
@@ -82,14 +85,26 @@ def _sets(parts: list[Part]) -> tuple[list[Literals], bool]:
             if atom.startswith("(") and least(quantifier):
                 found += _in_group(atom)
             continue
-        if len(run) * len(texts) > _MOST:
-            close()
-        run = [before + text for before in run for text in texts]
+        kept = _fitting(run, len(texts))
+        if kept < len(run):
+            close(kept)
+        run.append(texts)
         if quantifier not in ("", "?"):
             close()
     still_whole = whole
     close()
     return found, still_whole
+
+
+def _fitting(run: list[list[str]], branches: int) -> int:
+    """How many of the last places of a run can go with one more that branches."""
+    kept = 0
+    for texts in reversed(run):
+        branches *= len(texts)
+        if branches > _MOST:
+            break
+        kept += 1
+    return kept
 
 
 def _in_group(atom: str) -> list[Literals]:

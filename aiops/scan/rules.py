@@ -18,7 +18,7 @@ from aiops.scan.ordinary import LINES, TEXT
 from aiops.scan.syntax import GROUP, begins_line, least, parts_of
 
 _NON_FINITE = re.compile(r"\bnan\b", re.I)
-_VERSION = "3"
+_VERSION = "4"
 _SLACK = 2
 """Examples more that a shorter text may stand in, if it does the work of several literals."""
 

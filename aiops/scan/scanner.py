@@ -11,14 +11,14 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from aiops.scan.confirm import Confirmation
-from aiops.scan.engine import Engine
+from aiops.scan.engine import Ends, Engine, Finds
 from aiops.scan.lines import LineIndex
 from aiops.scan.ranges import Range, ranges_of
 from aiops.scan.rules import Program, RuleSet
 from aiops.scan.storm import ORDINARY, Ints, StormGuard
 
-BLOCK = 1 << 19
-"""Bytes looked at in one go; small enough to stay in the processor's cache between the passes over it."""
+BLOCK = 1 << 20
+"""Bytes looked at in one go: few enough to stay in the processor's cache, enough to make the work on a block's arrays cheap."""
 OVERLAP = 4096
 """Bytes of a line longer than a block that are looked at again with the next block."""
 SHOWN = 8192
@@ -191,8 +191,8 @@ class Scanner:
         self,
         block: Block,
         index: LineIndex,
-        ends: list[int],
-        finds: list[int],
+        ends: Ends,
+        finds: Finds,
         line: int,
         partial: bool,
         carried: frozenset[int],
@@ -202,8 +202,8 @@ class Scanner:
         ``line`` newlines stand before the block. If it is ``partial``, its first line begins in an earlier block, where
         the rules of ``carried`` have hit it.
         """
-        end = np.array(ends, dtype=np.int64)
-        find = np.array(finds, dtype=np.int64)
+        end = np.frombuffer(ends, dtype=np.int64)
+        find = np.frombuffer(finds, dtype=np.int64)
         count = self._speakers[find]
         rule = self._owners[self._first_owner[find]]
         if (count > 1).any():
