@@ -11,6 +11,8 @@ from importlib.metadata import entry_points
 
 from aiops.catalog.model import Catalog
 from aiops.detect.domains import shared_domains
+from aiops.detect.nics import name_gpus
+from aiops.detect.spread import spreads
 from aiops.model.case import Case
 from aiops.model.event import NO_TIME
 from aiops.model.finding import Finding
@@ -32,9 +34,12 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
         for finding in detector(case, catalog):
             finding.detector = name
             findings.append(finding)
-    for finding in shared_domains(case, findings):
-        finding.detector = "domains"
-        findings.append(finding)
+    name_gpus(case, findings)
+    # what lies between the findings of the others: they hang on one thing, or on too many
+    for name, second in (("domains", shared_domains), ("spread", spreads)):
+        for finding in second(case, findings):
+            finding.detector = name
+            findings.append(finding)
     findings.sort(key=_order)
     for number, finding in enumerate(findings, 1):
         finding.id = f"f{number}"

@@ -60,19 +60,21 @@ class _Objects:
         before = self._lines[position - 1] if position else 1
         after = self._lines[position + 1] if position + 1 < len(self._lines) else len(self._starts)
         begin, middle, end = (self._offset(line) for line in (before, here, after + 1))
-        quoted = re.compile(
-            rb"[\"']?"
-            + re.escape(key.encode())
-            + rb"[\"']?\s*[:=]\s*[\"']?"
-            + re.escape(value.encode())
-            + rb"(?![\w.-])"
-        )
-        found = [match.start() for match in quoted.finditer(self.file.data, begin, end)]
+        found = list(self._labels(key.encode(), value.encode(), begin, end))
         at = next((at for at in reversed(found) if at <= middle), None) if found and found[0] <= middle else None
         at = at if at is not None else found[0] if found else None
         if not here:
             return EvidenceRef(self.file.source.name, 0, 0, f"{key}: {value}")
         return self.file.proof(here if at is None else bisect.bisect_right(self._starts, at))
+
+    def _labels(self, key: bytes, value: bytes, begin: int, end: int) -> Iterator[int]:
+        """Places of a label, in JSON or YAML."""
+        at = self.file.data.find(key, begin, end)
+        while at >= 0:
+            rest = self.file.data[at + len(key) : at + len(key) + 8 + len(value)].lstrip(b"\"' :=")
+            if rest.startswith(value):
+                yield at
+            at = self.file.data.find(key, at + 1, end)
 
     def _offset(self, line: int) -> int:
         return self._starts[min(max(line, 1), len(self._starts)) - 1]

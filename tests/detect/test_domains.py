@@ -186,6 +186,21 @@ def test_a_domain_that_the_job_does_not_use_is_not_its_incident(tmp_path: Path) 
     assert all(incident.culprit.name != "leaf2" for incident in report.incidents)
 
 
+def test_a_port_is_told_with_the_gpu_and_the_rank_that_depend_on_it(tmp_path: Path) -> None:
+    matrix = (
+        "root@c1:~# nvidia-smi topo -m\n\tGPU0\tGPU1\tNIC0\tNIC1\tCPU Affinity\nGPU0\t X \tNV18\tPXB\tSYS\t0-51\n"
+        "GPU1\tNV18\t X \tSYS\tPIX\t52-103\nNIC0\tPXB\tSYS\t X \tSYS\nNIC1\tSYS\tPIX\tSYS\t X \n\n"
+        "NIC Legend:\n\n  NIC0: mlx5_0\n  NIC1: mlx5_1\n"
+    )
+    case_yaml = "topology:\n  ranks:\n    0-1: c1\n    2-3: c2\n"
+    down = [("08:00:01", "mlx5_core 0000:5e:00.0 mlx5_1: Port: 1 Link DOWN")]
+    report = judge(
+        tmp_path, {"c1": down, "c2": []}, **{"topo": matrix, "case.yaml": case_yaml, "train.out": trained("c[1-2]")}
+    )
+    texts = [f.text for incident in report.incidents for f in incident.findings if f.sign == "net.link_down"]
+    assert any("the NIC of GPU 1, rank 1" in text for text in texts), texts
+
+
 NODES = [f"n{number}" for number in range(12)]
 
 
