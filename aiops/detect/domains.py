@@ -184,7 +184,7 @@ def _finding(case: Case, sign: str, ties: list[_Fit], power: Symptoms | None) ->
         text += f"; of {len(fit.unseen)} of its nodes there is no evidence"
     same = [str(other.domain) for other in ties[1:] if other.members == fit.members]
     twins = [other.domain for other in ties if other.members == fit.members and other.domain.kind == domain.kind]
-    members = tuple(sorted(fit.members | fit.hit.keys()))
+    members = tuple(sorted(_called(case, name) for name in fit.members))
     return Finding(
         sign=sign,
         text=text,
@@ -192,7 +192,7 @@ def _finding(case: Case, sign: str, ties: list[_Fit], power: Symptoms | None) ->
         severity=Severity.FATAL,
         first=fit.first,
         last=fit.last,
-        nodes=tuple(nodes),
+        nodes=tuple(_called(case, node) for node in nodes),
         name=" or ".join(_short(twin) for twin in twins[:4]),
         count=len(nodes),
         fields={
@@ -209,6 +209,13 @@ def _finding(case: Case, sign: str, ties: list[_Fit], power: Symptoms | None) ->
         },
         evidence=_evidence(case, fit),
     )
+
+
+def _called(case: Case, node: str) -> str:
+    """A node as logs and schedulers call it; an inventory may write its DNS domain, or leave it out."""
+    known = case.topology.nodes
+    short = node.split(".", 1)[0]
+    return node if node in known else short if short in known else node
 
 
 def _sure(case: Case, fit: _Fit, twins: list[Domain]) -> bool:
@@ -284,12 +291,13 @@ def _named_by_monitors(case: Case, findings: list[Finding]) -> None:
             continue
         domain = named[0]
         members = sorted(tree.members(domain))
+        called = tuple(_called(case, name) for name in members)
         finding.name = _short(domain)
-        finding.nodes = tuple(members)
+        finding.nodes = called
         finding.fields = {
             **finding.fields,
             "domain": str(domain),
-            "members": tuple(members),
+            "members": called,
             "elsewhere": len(members) < len(tree.nodes()),
         }
         finding.evidence = [*finding.evidence, *tree.proofs(domain, members)[:3]]

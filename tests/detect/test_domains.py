@@ -42,7 +42,7 @@ def judge(folder: Path, logs: dict[str, list[tuple[str, str]]], **files: str) ->
     return analyze_paths([folder], Settings(cache_dir=default_cache_dir()))
 
 
-def trained(nodes: str, job: str = "4711") -> str:
+def trained() -> str:
     """The output of a job that ends with its peers gone, and its record."""
     return (
         "2026-08-01 07:50:00,000 INFO [rank 0] step=100 loss=2.1\n2026-08-01 07:59:30,000 INFO [rank 0] step=110 loss=2.0\n"
@@ -64,9 +64,7 @@ def touched(incident: Incident) -> list[str]:
 
 def test_most_hosts_of_a_leaf_lose_their_ports_and_the_leaf_is_named(tmp_path: Path) -> None:
     logs = {f"c{n}": [(f"08:00:0{n}", DOWN)] if n >= 6 else [] for n in (1, 2, 3, 4, 6, 7, 8)}
-    report = judge(
-        tmp_path, logs, **{"topology.conf": LEAVES, "train.out": trained("c[1-8]"), "sacct": sacct("c[1-8]")}
-    )
+    report = judge(tmp_path, logs, **{"topology.conf": LEAVES, "train.out": trained(), "sacct": sacct("c[1-8]")})
     first = report.incidents[0]
     assert first.failure_class == "net.switch_down"
     assert (first.culprit.kind, first.culprit.name, first.culprit.node) == ("switch", "leaf2", None)
@@ -93,9 +91,7 @@ def test_most_hosts_of_a_leaf_lose_their_ports_and_the_leaf_is_named(tmp_path: P
 )
 def test_a_leaf_is_not_blamed_for(tmp_path: Path, said: dict[str, str], why: str) -> None:
     logs = {f"c{n}": [(said[f"c{n}"], DOWN)] if f"c{n}" in said else [] for n in range(1, 9)}
-    report = judge(
-        tmp_path, logs, **{"topology.conf": LEAVES, "train.out": trained("c[1-8]"), "sacct": sacct("c[1-8]")}
-    )
+    report = judge(tmp_path, logs, **{"topology.conf": LEAVES, "train.out": trained(), "sacct": sacct("c[1-8]")})
     signs = {f.sign for incident in report.incidents for f in incident.findings}
     assert "topology.switch" not in signs, why
     if why.startswith("two leaves"):
@@ -110,11 +106,19 @@ def test_a_rail_switch_is_found_by_the_port_that_leads_to_it(tmp_path: Path) -> 
         for r in range(3)
     )
     logs = {f"c{n}": [(f"08:00:0{n}", "mlx5_core 0000:5e:00.0 mlx5_1: Port: 1 Link DOWN")] for n in range(1, 5)}
-    report = judge(tmp_path, logs, **{"ports": rails, "train.out": trained("c[1-4]"), "sacct": sacct("c[1-4]")})
+    report = judge(tmp_path, logs, **{"ports": rails, "train.out": trained(), "sacct": sacct("c[1-4]")})
     first = report.incidents[0]
     assert (first.failure_class, first.culprit.name) == ("net.switch_down", "rail1")
     # every node hangs on it: there is nowhere to go
     assert first.requeue.exclude == [] and "All known nodes" in first.requeue.why
+
+
+def test_nodes_are_called_as_the_scheduler_calls_them(tmp_path: Path) -> None:
+    inventory = "host,leaf\n" + "".join(f"c{n}.hpc.example,leaf{1 + n // 5}\n" for n in range(1, 9))
+    logs = {f"c{n}": [(f"08:00:0{n}", DOWN)] if n >= 5 else [] for n in range(1, 9)}
+    report = judge(tmp_path, logs, **{"inventory.csv": inventory, "train.out": trained(), "sacct": sacct("c[1-8]")})
+    assert report.incidents[0].culprit.name == "leaf2"
+    assert report.incidents[0].requeue.exclude == ["c5", "c6", "c7", "c8"]
 
 
 def test_slurmctld_loses_exactly_the_nodes_of_one_leaf(tmp_path: Path) -> None:
@@ -165,7 +169,7 @@ def test_a_monitor_that_names_a_feed_names_its_nodes(tmp_path: Path) -> None:
         **{
             "racks.csv": racks,
             "traps.log": trap,
-            "train.out": trained("c[1-8]"),
+            "train.out": trained(),
             "sacct": sacct("c[1-8]", "NODE_FAIL"),
         },
     )
@@ -180,9 +184,7 @@ def test_a_monitor_that_names_a_feed_names_its_nodes(tmp_path: Path) -> None:
 
 def test_a_domain_that_the_job_does_not_use_is_not_its_incident(tmp_path: Path) -> None:
     logs = {f"c{n}": [(f"08:00:0{n}", DOWN)] if n >= 5 else [] for n in range(1, 9)}
-    report = judge(
-        tmp_path, logs, **{"topology.conf": LEAVES, "train.out": trained("c[1-4]"), "sacct": sacct("c[1-4]")}
-    )
+    report = judge(tmp_path, logs, **{"topology.conf": LEAVES, "train.out": trained(), "sacct": sacct("c[1-4]")})
     assert all(incident.culprit.name != "leaf2" for incident in report.incidents)
 
 
@@ -194,9 +196,7 @@ def test_a_port_is_told_with_the_gpu_and_the_rank_that_depend_on_it(tmp_path: Pa
     )
     case_yaml = "topology:\n  ranks:\n    0-1: c1\n    2-3: c2\n"
     down = [("08:00:01", "mlx5_core 0000:5e:00.0 mlx5_1: Port: 1 Link DOWN")]
-    report = judge(
-        tmp_path, {"c1": down, "c2": []}, **{"topo": matrix, "case.yaml": case_yaml, "train.out": trained("c[1-2]")}
-    )
+    report = judge(tmp_path, {"c1": down, "c2": []}, **{"topo": matrix, "case.yaml": case_yaml, "train.out": trained()})
     texts = [f.text for incident in report.incidents for f in incident.findings if f.sign == "net.link_down"]
     assert any("the NIC of GPU 1, rank 1" in text for text in texts), texts
 

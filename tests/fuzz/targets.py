@@ -77,6 +77,19 @@ def slurm(data: bytes) -> None:
     _read(read_slurm, "slurm", data)
 
 
+def topology(data: bytes) -> None:
+    """Each reader is given the bytes, whatever they look like."""
+    from aiops.ingest.topology import _READERS, read_topology, sniff_topology
+
+    sniff_topology(data[: 1 << 16])
+    for form in _READERS:
+        case = Case(root="", sources=[Source(0, "m", Path("m"), len(data), "topology", form)])
+        read_topology(case.sources[0], data, case)
+        for domain in case.topology.tree.domains():
+            case.topology.tree.members(domain)
+            case.topology.tree.height(domain)
+
+
 def hostlist(data: bytes) -> None:
     from aiops.ingest.hostlist import HostlistError, expand_hostlist
 
@@ -207,6 +220,7 @@ PARSERS: dict[str, Callable[[bytes], None]] = {
     "metrics": metrics,
     "kubernetes": kubernetes,
     "slurm": slurm,
+    "topology": topology,
     "hostlist": hostlist,
     "prefix": prefix,
     "redaction": redaction,
@@ -230,6 +244,8 @@ def seeds(parser: str) -> tuple[bytes, ...]:
         return tuple(d for n, d in files if b"apiVersion" in d or b"metadata" in d[:3000])
     if parser == "slurm":
         return tuple(d for n, d in files if "sacct" in n or "squeue" in n) + _SLURM
+    if parser == "topology":
+        return _TOPOLOGY
     if parser == "hostlist":
         return (b"gpu-r[01-04,07]-n[1-8],login1\nn[1-3]\n", b"a[1-2]b[3-4]c[[5-6],7]\n")
     if parser == "catalog":
@@ -243,6 +259,16 @@ def seeds(parser: str) -> tuple[bytes, ...]:
     return tuple(d for _, d in files)
 
 
+_TOPOLOGY = (
+    b"SwitchName=l1 Nodes=n[1-4]\nSwitchName=l2 \\\n Nodes=n[5-8]\nSwitchName=s Switches=l[1-2]\nBlockName=b Nodes=n1\n",
+    b"- topology: a\n  tree:\n    switches:\n      - switch: s\n        children: l1\n      - switch: l1\n        nodes: n[1-2]\n",
+    b'switchguid=0x1(1)\nSwitch 36 "S-0000000000000001" # "MF0;l1:MQM9700/U1" base port 0 lid 4 lmc 0\n'
+    b'[1] "H-0000000000000002"[1](2) # "n1 mlx5_0" lid 6 4xNDR\n[9] "S-0000000000000003"[3] # "sp" lid 5 4xNDR\n',
+    b"CA 19 1 0x98039b0300ab1234 4x EDR - SW 2 12 0x98039b0300ab0002 ( 'n1 mlx5_0' - 'MF0;l1:SB7800/U1' )\n",
+    b"\tGPU0\tGPU1\tNIC0\tCPU Affinity\nGPU0\t X \tNV18\tPXB\t0-51\nGPU1\tNV18\t X \tSYS\t0-51\n\nNIC Legend:\n\n  NIC0: mlx5_0\n",
+    b"leaves:\n  - name: l1\n    uplinks: [s]\n    hosts: [{node: n1, rack: R1}, n2]\nracks: {R1: {nodes: [n1], pdu: P1, row: A}}\n",
+    b"hostname,rack,leaf switch,pdu_a\nn1,R1,l1,P1\nn2,R1,l1,P1\n",
+)
 _SLURM = (
     b'{"jobs":[{"job_id":7,"name":"a","state":{"current":["FAILED"]},"nodes":"n[1-2]","time":{"start":1785571200,'
     b'"end":1785571300},"exit_code":{"return_code":1}}]}',
