@@ -135,7 +135,7 @@ def confidence_features(hypotheses: list[Hypothesis]) -> tuple[float, float]:
 def _set_confidence(hypotheses: list[Hypothesis], scale: Confidence) -> None:
     """The probability that the class is right, fitted on labelled cases (docs/calibration.md); rivals share what is left."""
     score, gap = confidence_features(hypotheses)
-    best = min(0.99, _sigmoid(scale.intercept + scale.score * score + scale.gap * gap))
+    best = min(0.99, _sigmoid(scale.intercept + scale.score * score + scale.gap * gap)) * hypotheses[0].coverage
     hypotheses[0].confidence = round(best, 2)
     rivals = hypotheses[1:]
     shares = [math.exp(min(0.0, h.score - hypotheses[0].score) / 2) for h in rivals]

@@ -8,6 +8,9 @@ from aiops.catalog.model import FailureClass
 from aiops.model.event import NO_TIME
 from aiops.model.finding import Finding
 
+UNSEEN = 0.3
+"""Confidence that is taken off where nearly nothing of the domain at fault was observed."""
+
 
 @dataclass(slots=True)
 class Suspect:
@@ -62,6 +65,12 @@ class Hypothesis:
     def score(self) -> float:
         """Sum of all terms."""
         return sum(term.value for term in self.terms)
+
+    @property
+    def coverage(self) -> float:
+        """Share of its confidence that stands although a part of the domain at fault has no evidence: 1 if all of it has."""
+        seen = self.causes[0].fields.get("seen_share", 1.0) if self.causes else 1.0
+        return 1.0 - UNSEEN * (1.0 - float(seen))
 
     @property
     def open_questions(self) -> list[str]:

@@ -203,6 +203,7 @@ def _finding(case: Case, sign: str, ties: list[_Fit], power: Symptoms | None) ->
             "covered": "most" if _sure(case, fit, twins) else "few",
             "elsewhere": bool(set(case.topology.tree.nodes()) - fit.members),
             "unseen": tuple(fit.unseen),
+            "seen_share": round(1 - len(fit.unseen) / max(1, len(members)), 3),
             "same": tuple(same),
             "chance": round(fit.chance, 4),
             "open": tuple(_open(fit, same, silent=fit.family == Family.GONE and not rebooted)),
