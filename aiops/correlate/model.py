@@ -100,6 +100,8 @@ class JobScope:
     """The job is known by its own output; otherwise everything in the case is in scope."""
     elsewhere: frozenset[str] = frozenset()
     """Nodes that are known to serve other jobs, for a job that was asked for by name and has no nodes yet."""
+    other_files: frozenset[str] = frozenset()
+    """Names of the files that ``case.yaml`` gives to other jobs."""
 
 
 @dataclass(slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from aiops.correlate.model import JobScope
 from aiops.model.case import Case, Job
@@ -44,6 +45,7 @@ def find_scope(case: Case) -> JobScope:
             nodes=frozenset(members) if _all_placed(case) else frozenset(),
             gpus=case.topology.world_size,
             from_output=bool(nodes),
+            other_files=_files_of_others(case, {_logged_job(case)}),
         )
     # a requeued job that waits has no nodes now, but those of its earlier runs are recorded
     runs = job.fields.get("incarnations")
@@ -65,7 +67,15 @@ def find_scope(case: Case) -> JobScope:
         gpus=job.gpus or case.topology.world_size,
         from_output=bool(case.coverage.sources.get("training")),
         elsewhere=_held_by_others(case, job) - members,
+        other_files=_files_of_others(case, {job.id, job.name, gang}),
     )
+
+
+def _files_of_others(case: Case, names: set[Any]) -> frozenset[str]:
+    """Files stated to belong to a job with another name than the case's job; none if that is not known."""
+    if not any(names):
+        return frozenset()
+    return frozenset(source.name for source in case.sources if source.job and source.job not in names)
 
 
 def _held_by_others(case: Case, job: Job) -> frozenset[str]:
@@ -119,7 +129,10 @@ _OUTPUT_OF = re.compile(r"(?:^|[/!_.-])(?:slurm|job)[-_](\d{2,12})(?=[._-]|$)")
 
 
 def _logged_job(case: Case) -> str | None:
-    """The job id that the job's own output names, or failing that the name that Slurm gave to the output file."""
+    """The job that the output is stated to belong to, else the one that it names, else that of the output file's name."""
+    stated = {source.job for source in case.sources if source.kind == "training" and source.job}
+    if len(stated) == 1:
+        return next(iter(stated))
     kinds = {source.index: source.kind for source in case.sources}
     for event in case.events:
         if event.signal == "slurm.step_cancelled" and kinds.get(event.source) == "training":
@@ -142,6 +155,8 @@ def _scheduler(case: Case) -> str | None:
 def in_scope(finding: Finding, scope: JobScope) -> bool:
     """False for findings about nodes or workloads that the job never touched."""
     if finding.fields.get("foreign"):
+        return False
+    if scope.other_files and finding.evidence and all(ref.source in scope.other_files for ref in finding.evidence):
         return False
     if finding.node and scope.nodes and finding.node not in scope.nodes:
         return False

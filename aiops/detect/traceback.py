@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from aiops.ingest.linemap import line_map
 from aiops.ingest.prefix import ANSI, Prefix, parse_stamp
 from aiops.model.case import Case
 from aiops.model.event import Event, TimeQuality
@@ -93,13 +94,16 @@ def read_traceback(case: Case, event: Event) -> Traceback | None:
         raised = _RAISED.match(body.rstrip())
         if raised is None or not _is_exception_name(raised["type"]):
             continue
+        raised_at = event.offset + offsets[min(number, len(offsets) - 1)]
+        records = line_map(case, event.source)
         return Traceback(
             event,
             raised["type"],
             (raised["message"] or "").strip()[:600],
             frames,
-            last_line=event.line + number,
-            raised_at=event.offset + offsets[min(number, len(offsets) - 1)],
+            # lines of a record's text are no lines of the file that a person has
+            last_line=records.line_at(raised_at) if records else event.line + number,
+            raised_at=raised_at,
             wraps=_wrapped(lines[number + 1 : number + 8]),
             raw=body.strip()[:1000],
         )

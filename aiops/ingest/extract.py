@@ -27,6 +27,9 @@ _SAME_BOOT = 120 * NS
 _EXCEPTION_LINE = re.compile(r"(?:\[rank\d+\]: ?)?[\w.]{1,120}(?:Error|Exception)\b: ")
 _OPEN_QUOTE = re.compile(r"(?<![\w'])'(?=\S)")
 _CLOSE_QUOTE = re.compile(r"(?<=[^\s=(\[:,])'(?!\w)")
+_MESSAGE_FIELD = re.compile(r'(?<![\w.-])(?:msg|message|err|error)="((?:[^"\\]|\\.)*)("?)')
+"""The message of a logfmt line stands in quotes, as any value there does: no quotation."""
+_KLOG_PLACE = re.compile(r"[\w./-]{1,120}:\d{1,6}\] ?$")
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
 
 
@@ -243,7 +246,7 @@ def _inside_quotation(text: str, start: int, at: int) -> bool:
 
     Prompts, samples and log lines that quote other logs are data. What an exception itself quotes is its message.
     """
-    before = text[start:at]
+    before = _without_fields(text, start, at)
     if not any(mark in before for mark in "\"`'"):
         return False
     if _EXCEPTION_LINE.match(text, start):
@@ -252,3 +255,15 @@ def _inside_quotation(text: str, start: int, at: int) -> bool:
         return False
     opened = len(_OPEN_QUOTE.findall(before)) - len(_CLOSE_QUOTE.findall(before))
     return before.count('"') % 2 == 1 or before.count("`") % 2 == 1 or opened > 0
+
+
+def _without_fields(text: str, start: int, at: int) -> str:
+    """What stands before a match in the message, without the quotes that logfmt and klog put around a message."""
+    before = text[start:at]
+    if '"' not in before:
+        return before
+    if text.count('"', 0, start) % 2:  # of ``time="…"``
+        before = before.replace('"', "", 1)
+    if before.startswith('"') and _KLOG_PLACE.search(text, max(0, start - 130), start):
+        before = f"msg={before}"
+    return _MESSAGE_FIELD.sub(lambda field: "" if field[2] else field[1].replace('\\"', '"'), before)

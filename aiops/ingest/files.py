@@ -182,6 +182,7 @@ def _describe(found: list[_Found], facts: Facts) -> None:
             item.source.rank = declared.rank
             facts.rank_why[position] = f"case.yaml, line {declared.line}"
         item.source.pod = declared.pod or item.source.pod
+        item.source.job = declared.job
 
 
 def _from_records(source: Source, position: int, seen: Seen, facts: Facts) -> None:

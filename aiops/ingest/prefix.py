@@ -29,6 +29,12 @@ _WRAPPER = re.compile(
     re.X,
 )
 
+LEVELS = (
+    "trace debug info information notice warn warning error err fatal critical crit alert emerg emergency panic severe fine "
+    "verbose"
+)
+"""Words that stand where a system log has the host, in logs of programs that write their level there."""
+_LEVEL_WORDS = frozenset(LEVELS.split())
 _HOST = re.compile(r" ?([A-Za-z0-9][\w.-]{0,252}) ((?:[\w.@/()-]{1,64})(?:\[\d+\])?):[ ]")
 _RFC5424_HOST = re.compile(
     r" ([A-Za-z0-9][\w.-]{0,252}) ([\w.-]{1,48}) (?:[\w-]{1,20}) (?:[\w-]{1,32}) (?:-|(?:\[[^\]\n]{0,400}\]){1,8}) ?"
@@ -163,7 +169,7 @@ def _wrappers(text: str, prefix: Prefix, task_labels: bool, at: int = 0) -> int:
 def _behind_stamp(text: str, at: int, prefix: Prefix) -> int:
     """Host and process of a system log, a second stamp of the kernel, or nothing."""
     match = _HOST.match(text, at)
-    if match and not match[2].startswith("["):
+    if match and not match[2].startswith("[") and match[1].lower() not in _LEVEL_WORDS:
         process = match[2].split("[", 1)[0]
         if prefix.syslog or process in _SYSTEM or "[" in match[2]:
             prefix.host, prefix.process, prefix.kernel = match[1], process, True
@@ -178,7 +184,7 @@ def _behind_stamp(text: str, at: int, prefix: Prefix) -> int:
     if match:
         return match.end()
     match = _RFC5424_HOST.match(text, at)
-    if match and prefix.kernel:
+    if match and prefix.kernel and match[1].lower() not in _LEVEL_WORDS:
         prefix.host, prefix.process = match[1], match[2]
         return match.end()
     return at

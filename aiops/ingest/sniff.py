@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from aiops.ingest.pickle_values import looks_like_pickle
+from aiops.ingest.prefix import LEVELS
 
 KINDS = (
     "kernel",
@@ -31,14 +32,17 @@ KINDS = (
 SCANNED = frozenset({"kernel", "training", "scheduler", "text"})
 """Kinds whose lines are scanned for signals."""
 
+_NO_LEVEL = rb"(?!(?i:" + "|".join(LEVELS.split()).encode() + rb") )"
 _KERNEL_LINE = re.compile(
     rb"^(?:[A-Za-z][\w.-]{0,60}: )?(?:<\d+>(?:1 )?)?(?:[a-z]{3,8} *:[a-z]{3,6} *: )?"
-    rb"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)? [\w.-]+ [\w.@/()-]+(?:\[\d+\])?: "
-    rb"|(?:[A-Z][a-z]{2} )?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,\d]*(?:Z| [A-Z]{3,4}|[+-]\d\d:?\d\d) [\w.-]+ "
+    rb"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)? " + _NO_LEVEL + rb"[\w.-]+ [\w.@/()-]+(?:\[\d+\])?: "
+    rb"|(?:[A-Z][a-z]{2} )?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,\d]*(?:Z| [A-Z]{3,4}|[+-]\d\d:?\d\d) "
+    + _NO_LEVEL
+    + rb"[\w.-]+ "
     rb"(?:[\w.@/()-]+(?:\[\d+\])?: |\S+ \S+ \S+ (?:-|\[))"
     rb"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{6}[+-]\d\d:\d\d "
     rb"|\[ *\d{1,10}\.\d{6}\] "
-    rb"|\d{10}\.\d{6} [\w.-]+ [\w.@/()-]+(?:\[\d+\])?: "
+    rb"|\d{10}\.\d{6} " + _NO_LEVEL + rb"[\w.-]+ [\w.@/()-]+(?:\[\d+\])?: "
     rb"|\d{1,4},\d{1,19},\d{1,19},[^;\n]{1,80};"
     rb"|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\] )",
     re.M,

@@ -33,6 +33,8 @@ class Source:
     rank: int | None = None
     """The one rank that the content says it comes from."""
     pod: str | None = None
+    job: str | None = None
+    """The job that ``case.yaml`` says it belongs to."""
     lines: int = 0
     digest: str = ""
     """Short content hash; gives an order that does not depend on names."""

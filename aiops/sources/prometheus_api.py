@@ -29,7 +29,7 @@ class Client:
         try:
             from prometheus_api_client import PrometheusConnect
         except ImportError:
-            raise SourceError(
+            raise InputError(
                 "collecting from Prometheus needs prometheus-api-client: install this package with its extra [live] (see README)"
             ) from None
         from requests import Session

@@ -243,3 +243,12 @@ def test_standard_input_and_a_closed_pipe(aiops: Run, tmp_path: Path) -> None:
     command = f"{sys.executable} -m aiops scan {tmp_path} | head -n 1"
     result = subprocess.run(["bash", "-c", command], capture_output=True, check=False, timeout=120)
     assert result.stdout.count(b"\n") == 1 and b"Traceback" not in result.stderr
+
+
+def test_collecting_without_its_extra_is_said(aiops: Run, tmp_path: Path) -> None:
+    (tmp_path / "prometheus_api_client.py").write_text("raise ImportError('not installed')\n")
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    command = ("collect", "prometheus", "--url", "http://127.0.0.1:9", "--start", "now-1h", "--out", tmp_path / "case")
+    result = aiops(*command, env={"PYTHONPATH": path})
+    assert result.returncode == 2
+    assert b"[live]" in result.stderr and b"Traceback" not in result.stderr

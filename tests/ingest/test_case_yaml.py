@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -126,3 +127,20 @@ def test_any_text_is_read_or_refused(tmp_path_factory, text: str) -> None:
         read_case_yaml(path, "case.yaml")
     except InputError as error:
         assert "case.yaml" in str(error)
+
+
+def test_a_file_that_is_stated_to_be_of_another_job_is_no_evidence(aiops, tmp_path: Path) -> None:
+    oom = "[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has 79 GiB in use.\n"
+    (tmp_path / "mine.log").write_text("2026-08-01T08:00:00Z [rank0]: step=1 loss=2.0\n" * 5)
+    (tmp_path / "other.log").write_text("2026-08-01T08:00:01Z [rank0]: step=1 loss=2.5\n" + oom)
+
+    def verdict(text: str) -> tuple[str, list[str]]:
+        (tmp_path / "case.yaml").write_text(text)
+        report = json.loads(aiops("analyze", tmp_path, "--format", "json").stdout)
+        return report["verdict"], [incident["failure_class"] for incident in report["incidents"]]
+
+    files = "files:\n  - {path: mine.log, kind: training}\n  - {path: other.log, kind: training%s}\n"
+    assert verdict("job: 77\n" + files % ", job: 77")[0] == "incident"
+    assert verdict("job: 77\n" + files % "")[0] == "incident"
+    other, classes = verdict("job: 77\n" + files % ", job: 78")
+    assert other != "incident" and not [name for name in classes if "oom" in name]

@@ -171,3 +171,41 @@ def test_verdicts_do_not_depend_on_file_names(aiops, tmp_path: Path, root: Path)
     told = json.loads(aiops("analyze", bundle, "--format", "json").stdout)["incidents"][0]
     again = json.loads(aiops("analyze", tmp_path, "--format", "json").stdout)["incidents"][0]
     assert (told["failure_class"], told["culprit"]) == (again["failure_class"], again["culprit"])
+
+
+@pytest.mark.parametrize("level", ["INFO", "error", "Warning", "CRITICAL"])
+def test_a_level_where_a_system_log_has_the_host_is_no_host(tmp_path: Path, level: str) -> None:
+    (tmp_path / "a.log").write_text(
+        f"2026-08-01T08:00:00Z {level} trainer: RuntimeError: CUDA error: an illegal memory access was encountered\n"
+        f"2026-08-01T08:00:01Z {level} kubelet[7]: RuntimeError: CUDA error: an illegal memory access was encountered\n"
+    )
+    with read(tmp_path) as case:
+        assert case.sources[0].kind != "kernel" and case.sources[0].node is None
+        assert {event.node for event in case.events} == {None}
+
+
+@pytest.mark.parametrize(
+    ("line", "quoted"),
+    [
+        (
+            'time="2026-08-01T08:00:00Z" level=error msg="CUDA error: an illegal memory access was encountered"',
+            False,
+        ),
+        (
+            'E0801 08:00:00.000000    7 watch.go:12] "CUDA error: an illegal memory access was encountered" node="n7"',
+            False,
+        ),
+        (
+            'E0801 08:00:00.000000    7 watch.go:12] "Failed" err="CUDA error: an illegal memory access was encountered"',
+            False,
+        ),
+        ('level=info msg="loaded" prompt="CUDA error: an illegal memory access was encountered"', True),
+        ('level=info msg="user says \\"CUDA error: an illegal memory access was encountered\\""', True),
+        ('"CUDA error: an illegal memory access was encountered" is what the manual says', True),
+    ],
+)
+def test_a_message_in_quotes_is_no_quotation(tmp_path: Path, line: str, quoted: bool) -> None:
+    (tmp_path / "a.log").write_text(f"{line}\n")
+    (tmp_path / "case.yaml").write_text("files:\n  - {path: a.log, kind: training}\n")
+    with read(tmp_path) as case:
+        assert {event.quoted for event in case.events} == {quoted}

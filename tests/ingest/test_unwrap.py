@@ -233,3 +233,16 @@ def test_every_byte_keeps_its_place(tmp_path_factory, records, junk: bytes) -> N
 def test_any_bytes_are_sniffed(head: bytes) -> None:
     assert isinstance(sniff_wrapped(head), str)
     assert isinstance(needs_cleaning(head), bool)
+
+
+def test_the_line_of_an_exception_is_that_of_its_record(aiops, tmp_path: Path) -> None:
+    stack = "\n".join(
+        ["Traceback (most recent call last):", *[f'  File "train.py", line {n}, in f{n}\n    f()' for n in range(9)],
+         "FileNotFoundError: [Errno 2] No such file or directory: '/data/shard-7'"]
+    )  # fmt: skip
+    rows = [{"time": f"2026-01-02T03:04:0{n}Z", "level": "INFO", "message": f"step {n}"} for n in range(5)]
+    rows[3] |= {"level": "ERROR", "message": "training failed", "exc_info": stack}
+    (tmp_path / "c.log").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    report = json.loads(aiops("analyze", tmp_path, "--format", "json").stdout)
+    lines = {item["line"] for item in report["incidents"][0]["evidence"] if "FileNotFoundError" in item["text"]}
+    assert lines == {4}
