@@ -62,6 +62,13 @@ _TRAINING = re.compile(
 )
 
 
+_CONTROL = bytes((*range(1, 9), *range(14, 27), *range(28, 32)))
+_PROGRAM_LINE = re.compile(
+    rb"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?Z?\]? (?:- |\| ?)?\[?(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|FATAL)\b"
+)
+"""The beginning of a program's log line, a time and a level: no structured format begins so."""
+
+
 def is_binary(head: bytes) -> bool:
     """True if the bytes are no text: many control characters, or many bytes that are no UTF-8.
 
@@ -72,8 +79,8 @@ def is_binary(head: bytes) -> bool:
     sample = head[:8192].replace(b"\x00", b"")
     if not sample:
         return False
-    control = sum(sample.count(bytes((c,))) for c in (*range(1, 9), *range(14, 27), *range(28, 32)))
-    broken = sample.decode("utf-8", "replace").count("\ufffd")
+    control = len(sample) - len(sample.translate(None, _CONTROL))
+    broken = 0 if sample.isascii() else sample.decode("utf-8", "replace").count("\ufffd")
     return control + broken > len(sample) * 3 // 20
 
 
@@ -100,7 +107,7 @@ def sniff(head: bytes, documents: tuple[tuple[str, Callable[[bytes], str | None]
         return Sniffed("binary", "pickle", "binary content, a pickle that is no flight-recorder dump")
     if is_binary(head):
         return Sniffed("binary", "", "binary content")
-    for kind, sniffer in documents:
+    for kind, sniffer in documents if _PROGRAM_LINE.match(head) is None else ():
         found = sniffer(head)
         if found:
             return Sniffed(kind, found, f"has the fields of {found}")

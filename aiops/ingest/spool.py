@@ -124,10 +124,10 @@ class Spool:
                 raise InputError("is neither a file, a directory nor a pipe", path=text)
 
     def _walk(self, root: Path) -> Iterator[tuple[str, Path]]:
-        pending = [root]
+        pending = [(root, "")]
         found: list[tuple[str, Path]] = []
         while pending:
-            directory = pending.pop()
+            directory, above = pending.pop()
             try:
                 entries = sorted(os.scandir(directory), key=lambda e: e.name)
             except OSError as error:
@@ -135,12 +135,12 @@ class Spool:
                 continue
             for entry in entries:
                 path = Path(entry.path)
-                name = _relative(path, root)
+                name = above + entry.name
                 try:
                     if entry.is_symlink():
                         self._link(path, root, name, found)
                     elif entry.is_dir():
-                        pending.append(path)
+                        pending.append((path, f"{name}/"))
                     elif entry.is_file():
                         found.append((name, path))
                     else:

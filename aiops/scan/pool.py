@@ -13,6 +13,7 @@ import sys
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,10 @@ _SHARED = 4 * ORDINARY
 the same progress lines, and detail is worth less the more of them do."""
 _BATCH = 16 << 20
 """Bytes of small files that travel together."""
+_SMALL = 16 << 10
+"""Bytes of a file that may be scanned together with others."""
+_FEW_LINES = 32
+"""The storm guard hands out so many hits of each rule in any case."""
 _MOST = 256
 """Pieces of a batch: its message must fit into a pipe whose other end is busy sending an answer."""
 _AHEAD = 2
@@ -85,7 +90,9 @@ def scan_files(scanner: Scanner, paths: Sequence[Path], jobs: int | None = None)
     pieces = _pieces(paths)
     answers: Iterator[tuple[Piece, tuple[list[HitLine], int]]]
     if jobs < 2:
-        answers = ((piece, answer) for piece in pieces for answer in scan_pieces(scanner, [piece], few))
+        answers = (
+            pair for batch in _batches(pieces) for pair in zip(batch, scan_pieces(scanner, batch, few), strict=True)
+        )
     else:
         answers = _from_workers(scanner, pieces, jobs, few)
     file, lines = -1, 0
@@ -105,12 +112,52 @@ def scan_files(scanner: Scanner, paths: Sequence[Path], jobs: int | None = None)
 
 def scan_pieces(scanner: Scanner, pieces: Sequence[Piece], few: int) -> Answer:
     """The task of a worker: for each piece its hit lines, numbered from its own beginning, and its number of lines."""
-    answer = []
+    answer: Answer = []
+    small: list[bytes] = []
     for piece in pieces:
+        text = _small(piece)
+        if text is not None:
+            small.append(text)
+            continue
+        answer += _scan_together(_all_of(scanner), small)
+        small = []
         hits = list(scanner.scan_range(piece.path, piece.range, few))
         if piece.last:
             hits = with_tail(scanner, piece.path, piece.range, hits)
         answer.append((hits, scanner.lines))
+    return answer + _scan_together(_all_of(scanner), small)
+
+
+def _small(piece: Piece) -> bytes | None:
+    """The whole file, if it is so small that nothing of it would be thinned out: then many are scanned as one."""
+    if piece.range.start or not piece.last or piece.range.stop > _SMALL:
+        return None
+    text = piece.path.read_bytes()[: piece.range.stop]
+    return text if text.count(b"\n") < _FEW_LINES else None
+
+
+@lru_cache(maxsize=2)
+def _all_of(scanner: Scanner) -> Scanner:
+    """A scanner with the same rules that hands out every hit."""
+    return Scanner(scanner.program, scanner.engine, keep=None)
+
+
+def _scan_together(scanner: Scanner, texts: list[bytes]) -> Answer:
+    answer: Answer = []
+    parts: list[bytes] = []
+    offsets, lines = [0], [0]
+    for text in texts:
+        part = text if text.endswith(b"\n") or not text else text + b"\n"
+        parts.append(part)
+        answer.append(([], part.count(b"\n")))
+        offsets.append(offsets[-1] + len(part))
+        lines.append(lines[-1] + answer[-1][1])
+    if parts:
+        number = 0
+        for hit in scanner.scan_bytes(b"".join(parts)):
+            while hit.offset >= offsets[number + 1]:
+                number += 1
+            answer[number][0].append(hit._replace(offset=hit.offset - offsets[number], line=hit.line - lines[number]))
     return answer
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import string
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,6 +17,8 @@ from aiops.scan.scanner import Scanner
 SAMPLE = 24 << 20
 """Bytes looked at in a case, shared by its files."""
 _LEAST = 64 << 10
+_SMALL, _TOGETHER = 16 << 10, 256 << 10
+"""Bytes of a small file, and of small files looked at as one."""
 _EXEMPLARS = 600
 _SHOWN = 400
 _LOOKS_BAD = (
@@ -57,21 +60,54 @@ def unknown_templates(files: Sequence[tuple[Path, int]], known: Scanner, sample:
     """
     keys: dict[bytes, Template] = {}
     share = max(_LEAST, sample // max(1, len(files)))
-    for number, (path, size) in enumerate(files):
-        for offset, line in _bad_lines(path, size, share):
-            key = line.translate(None, _VARYING)
-            found = keys.get(key)
-            if found is not None:
-                found.count += 1
-                found.files.add(number)
-            elif len(keys) < _EXEMPLARS:
-                text = line[:_SHOWN].decode("utf-8", "replace")
-                keys[key] = Template(_masked(text), 1, {number}, number, offset, text)
+    for number, offset, line in _bad_lines_of(files, share):
+        key = line.translate(None, _VARYING)
+        found = keys.get(key)
+        if found is not None:
+            found.count += 1
+            found.files.add(number)
+        elif len(keys) < _EXEMPLARS:
+            text = line[:_SHOWN].decode("utf-8", "replace")
+            keys[key] = Template(_masked(text), 1, {number}, number, offset, text)
     exemplars = list(keys.values())
     taken = (
         {hit.line for hit in known.scan_bytes("\n".join(t.text for t in exemplars).encode())} if exemplars else set()
     )
     return _grouped(template for line, template in enumerate(exemplars, 1) if line not in taken)
+
+
+def _bad_lines_of(files: Sequence[tuple[Path, int]], share: int) -> Iterator[tuple[int, int, bytes]]:
+    """(number of the file, offset, line); small files that follow each other are read as one."""
+    starts: list[int] = []
+    texts: list[bytes] = []
+    first = length = 0
+    for number, (path, size) in enumerate(files):
+        small = size <= min(share, _SMALL)
+        if texts and (not small or length >= _TOGETHER):
+            yield from _bad_lines_together(first, starts, texts)
+            starts, texts, length = [], [], 0
+        if not small:
+            for offset, line in _bad_lines(path, size, share):
+                yield number, offset, line
+            continue
+        first = first if texts else number
+        starts.append(length)
+        texts.append(path.read_bytes()[:size] + b"\n")
+        length += len(texts[-1])
+    if texts:
+        yield from _bad_lines_together(first, starts, texts)
+
+
+def _bad_lines_together(first: int, starts: list[int], texts: list[bytes]) -> Iterator[tuple[int, int, bytes]]:
+    for hit in _error_words().scan_bytes(b"".join(texts)):
+        if _looks_bad(hit.text):
+            number = bisect_right(starts, hit.offset) - 1
+            yield first + number, hit.offset - starts[number], hit.text
+
+
+def _looks_bad(line: bytes) -> bool:
+    """Indented lines are parts of a record; healthy levels say what the line is."""
+    return line[:1] not in b" \t" and not _HARMLESS.search(line, 0, 120)
 
 
 def _bad_lines(path: Path, size: int, share: int) -> Iterator[tuple[int, bytes]]:
@@ -84,10 +120,8 @@ def _bad_lines(path: Path, size: int, share: int) -> Iterator[tuple[int, bytes]]
             data = handle.read(length)
             skip = data.find(b"\n") + 1 if begin else 0
             for hit in scanner.scan_bytes(data[skip:]):
-                line = hit.text
-                # indented lines are parts of a record; healthy levels say what the line is
-                if line[:1] not in b" \t" and not _HARMLESS.search(line, 0, 120):
-                    yield begin + skip + hit.offset, line
+                if _looks_bad(hit.text):
+                    yield begin + skip + hit.offset, hit.text
 
 
 @lru_cache(maxsize=1)

@@ -164,3 +164,17 @@ def test_workers_end_with_a_parent_that_is_killed(logs: list[Path], tmp_path: Pa
         os.close(descriptor)
     parent.stdin.close()
     parent.stdout.close()
+
+
+def test_many_small_files_give_what_each_alone_gives(tmp_path: Path) -> None:
+    rng = random.Random(7)
+    paths, alone = [], []
+    scanner = make_scanner(CATALOG)
+    for number in range(300):
+        lines = [rng.choice([XID, OOM, "step=1 loss=2.5 lr=1e-4", "INFO fine", "", "x" * 9000 + OOM, OOM + "\r"])
+                 for _ in range(rng.choice((1, 2, 5, 40)))]  # fmt: skip
+        paths.append(tmp_path / f"{number}.log")
+        paths[-1].write_text("\n".join(lines) + "\n" * (number % 2), newline="")
+        alone += [(number, *hit) for hit in scanner.scan_file(paths[-1])]
+    assert flat(paths, 1) == alone
+    assert flat(paths, 2) == alone
