@@ -4,15 +4,17 @@ Signs, all with ``job`` (`Job.id`) and ``fields["workload"]`` where they are abo
 other workloads in the same evidence can be told apart:
 
 - waiting: ``sched.quota``, ``sched.gang_infeasible``, ``sched.gang_partial``, ``sched.unschedulable``,
-  ``sched.stale_podgroup``, ``sched.fragmentation``, ``sched.plugin_stale``, ``sched.ray_group``,
-  ``sched.pending`` (CONTEXT)
-- starting: ``sched.image_pull``, ``sched.container_setup``, ``sched.pods_ready_timeout``
+  ``sched.stale_podgroup``, ``sched.fragmentation``, ``sched.plugin_stale``, ``sched.ray_group``, ``sched.claims``,
+  ``sched.queue_broken``, ``sched.admission_check``, ``sched.cluster_lost``, ``sched.pending`` (CONTEXT)
+- starting: ``sched.image_pull``, ``sched.container_setup``, ``sched.pods_ready_timeout``, ``sched.bind_failed``,
+  ``sched.compute_domain``, ``sched.clique_split``, ``sched.admission_denied``, ``sched.webhook_failed``
+- the cluster's own programs: ``sched.control_plane``
 - stopped by the scheduler: ``sched.preempted``, ``sched.evicted``, ``sched.walltime``, ``sched.deadline``,
   ``sched.cancelled``, ``sched.oom_killed``
 - nodes: ``sched.node_fail``, ``sched.node_reboot``, ``sched.node_invalid``, ``sched.gres_mismatch``,
   ``sched.node_memory_mismatch``, ``sched.kill_failed`` (ECHO), ``sched.node_drained``, ``sched.node_pressure``,
   ``sched.node_problem``, ``sched.device_missing`` (the last four CONTEXT)
-- ends: ``sched.job_failed``, ``sched.job_completed``, ``sched.requeued``, ``sched.container_exit`` (all CONTEXT)
+- ends: ``sched.job_failed``, ``sched.job_completed``, ``sched.requeued``, ``sched.container_exit`` (all CONTEXT), ``sched.requeue_loop``
 
 State (conditions, accounting) is believed before events, and events before the prose in them.
 """
@@ -24,12 +26,15 @@ from typing import TYPE_CHECKING
 from aiops.detect import scheduler_slurm
 from aiops.detect.scheduler_capacity import detect_capacity
 from aiops.detect.scheduler_cluster import Cluster
+from aiops.detect.scheduler_control_plane import detect_control_plane
+from aiops.detect.scheduler_devices import detect_devices
 from aiops.detect.scheduler_evidence import Quotes
 from aiops.detect.scheduler_jobs import detect_jobs
 from aiops.detect.scheduler_nodes import detect_nodes
 from aiops.detect.scheduler_placement import detect_placement
 from aiops.detect.scheduler_pods import detect_pods
 from aiops.detect.scheduler_queue import detect_queue
+from aiops.detect.scheduler_queue_setup import detect_queue_setup
 from aiops.detect.scheduler_slurm_nodes import detect_slurm_nodes, node_states
 from aiops.model.case import Case
 from aiops.model.event import Severity
@@ -73,6 +78,9 @@ def _kubernetes(case: Case, quotes: Quotes) -> list[Finding]:
         *detect_pods(cluster, quotes),
         *detect_placement(cluster, quotes),
         *detect_queue(cluster, quotes),
+        *detect_queue_setup(cluster, quotes),
+        *detect_devices(cluster, quotes),
+        *detect_control_plane(cluster, quotes),
         *detect_jobs(cluster, quotes),
         *detect_nodes(cluster, quotes),
         *detect_capacity(case, cluster, quotes),
@@ -87,7 +95,16 @@ def _kubernetes(case: Case, quotes: Quotes) -> list[Finding]:
             # The workload completed all the same.
             finding.role, finding.severity = Role.CONTEXT, Severity.WARNING
     _place_evictions(findings)
+    _all_devices_busy(findings)
     return _merge(findings)
+
+
+def _all_devices_busy(findings: list[Finding]) -> None:
+    """Claims that wait because every device is in use wait for room; nothing is wrong with the driver."""
+    busy = {f.job for f in findings if f.sign == "sched.claims" and f.fields.get("why") == "busy"}
+    for finding in findings:
+        if finding.sign == "sched.unschedulable" and finding.job in busy and finding.fields.get("why") == "claims":
+            finding.fields = {**finding.fields, "why": "insufficient"}
 
 
 def _place_evictions(findings: list[Finding]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from aiops.detect.scheduler_cluster import SUCCESS, Cluster
 from aiops.detect.scheduler_evidence import Quotes
 from aiops.detect.scheduler_findings import Group, amount, listing
-from aiops.ingest.kubernetes_fields import conditions, is_true, mapping, rfc3339_ns, text
+from aiops.ingest.kubernetes_fields import conditions, integer, is_true, mapping, mappings, rfc3339_ns, text
 from aiops.model.case import Job, KubernetesObject
 from aiops.model.event import NO_TIME, Severity
 from aiops.model.finding import Finding, Role
@@ -16,6 +16,9 @@ _FAILED = frozenset({"Failed", "FailureTarget", "FAILED", "Aborted", "Terminated
 _DEADLINES = frozenset({"DeadlineExceeded", "PreRunningDeadlineExceeded"})
 _SYSTEM = ("system:", "kubernetes-admin:system")
 _REMOVALS = frozenset({"delete", "deletecollection"})
+_LOOP = 3
+"""Attempts without an end from which on it is a loop (TAXONOMY.md, retry budget)."""
+_LOOP_NEEDLES = ("requeueState", "Requeue State", "restarts", "Restarts", "retryCount", "Retry Count", "evictions")
 
 
 def detect_jobs(cluster: Cluster, quotes: Quotes) -> list[Finding]:
@@ -34,6 +37,7 @@ def detect_jobs(cluster: Cluster, quotes: Quotes) -> list[Finding]:
             item = bodies.get((ended[0].kind or "", ended[0].namespace, ended[0].name or ""))
             findings.append(_end(cluster, gang_id, ended[0], item, quotes))
         findings += _restarts(gang_id, jobs, bodies, quotes)
+        findings += _loops(cluster, gang_id, bodies, quotes)
     findings += _removals(cluster, quotes)
     return findings
 
@@ -93,6 +97,36 @@ def _restarts(
             group.note(quotes.object(item, f"restarts: {count}", NO_TIME, "restarts"), count=count)
             yield group.finding(f"{job.kind} {gang_id} was restarted {amount(count, 'time')}")
             return
+
+
+def _loops(
+    cluster: Cluster, gang_id: str, bodies: dict[tuple[str, str | None, str], KubernetesObject], quotes: Quotes
+) -> Iterator[Finding]:
+    """A workload that comes back to the start again and again, and does not run now."""
+    if cluster.succeeded(gang_id) or any(pod.running for pod in cluster.pods.values() if pod.gang.id == gang_id):
+        return
+    best: tuple[int, KubernetesObject, str] | None = None
+    for job in cluster.jobs[gang_id]:
+        item = bodies.get((job.kind or "", job.namespace, job.name or ""))
+        if item is not None:
+            for count, said in _attempts(job, item):
+                if count >= _LOOP and (best is None or count > best[0]):
+                    best = count, item, said
+    if best is None:
+        return
+    count, item, said = best
+    group = Group("sched.requeue_loop", job=gang_id, fields={"workload": f"{item.kind} {gang_id}", "attempts": count})
+    group.note(quotes.object(item, f"{said} {amount(count, 'time')}", NO_TIME, *_LOOP_NEEDLES), count=count)
+    yield group.finding(f"{gang_id} was {said} {amount(count, 'time')} and does not run")
+
+
+def _attempts(job: Job, item: KubernetesObject) -> Iterator[tuple[int, str]]:
+    status = mapping(item.body, "status")
+    yield job.fields.get("restarts") or 0, "restarted"
+    yield integer(status, "requeueState", "count") or 0, "requeued"
+    yield sum(integer(entry, "count") or 0 for entry in mappings(status, "schedulingStats", "evictions")), "evicted"
+    if item.kind == "RayJob":
+        yield integer(status, "failed") or 0, "tried"
 
 
 def _removals(cluster: Cluster, quotes: Quotes) -> Iterator[Finding]:

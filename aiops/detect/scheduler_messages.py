@@ -64,7 +64,7 @@ PLACEMENT_WORDS = {
     "taint": "the nodes have taints that the pod does not tolerate",
     "cordoned": "the nodes are cordoned",
     "gang": "the gang is not complete",
-    "queue": "the queue is not active",
+    "queue": "its queue does not work",
     "overused": "the scheduler counts the cluster as overused",
     "other": "see message",
 }
@@ -83,6 +83,12 @@ _FLAVOR_FIT = re.compile(
     r"untolerated taint \{[^}]*\} in flavor|flavor \S+ doesn't match node affinity|"
     r"flavor \S+ not found|resource \S+ unavailable in ClusterQueue"
 )
+# Workload controller and scheduler: a queue that cannot admit anything, whatever is free.
+_QUEUE = re.compile(
+    r"(?:(?P<kind>LocalQueue|ClusterQueue) (?P<name>\S+) "
+    r"(?P<state>doesn't exist|not found|is inactive|is stopped|is terminating or missing)"
+    r"|Workload namespace doesn't match ClusterQueue selector|The (?:Local|Cluster)Queue is stopped)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,17 +96,21 @@ class KueueRefusal:
     """Why Kueue holds a workload, as its message tells."""
 
     why: str
-    """``infeasible``, ``quota``, ``taint``, ``selector``, ``topology`` or ``other``."""
+    """``infeasible``, ``quota``, ``taint``, ``selector``, ``topology``, ``queue`` or ``other``."""
     pod_set: str | None = None
     resource: str | None = None
     flavor: str | None = None
     requested: float | None = None
     limit: float | None = None
     missing: float | None = None
+    queue: str | None = None
+    """The queue that does not work, for ``queue``."""
 
 
 def kueue_refusal(message: str) -> KueueRefusal:
     """Read the message. A pod set that exceeds the capacity of *every* flavor makes the workload infeasible."""
+    if match := _QUEUE.search(message):
+        return KueueRefusal("queue", queue=match["name"])
     sets = _POD_SET.findall(message)
     for name, reasons in sets:
         over = _INFEASIBLE.findall(reasons)

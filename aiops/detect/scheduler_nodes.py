@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from aiops.detect.scheduler_cluster import Cluster, Pod, Seen
@@ -38,6 +39,11 @@ _PRESSURE_EVENTS = {
 }
 _RECLAIMED = ("SpotInterruption", "SpotInterrupted", "InstanceTerminating", "InstanceStopping", "PreemptScheduled")
 """Reasons of the events of aws-node-termination-handler, Karpenter and AKS for a machine that goes back to the cloud."""
+_ILL = ("sched.node_fail", "sched.node_problem", "sched.node_pressure", "sched.device_missing", "sched.node_reboot")
+_HEALTH = re.compile(r"xid|ecc|gpu|nvlink|fail|fault|error|health|broken|rma|hardware|hw\b|suspect", re.I)
+_CORDON_MARGIN_NS = 5 * 1_000_000_000
+_DRAIN_NS = 900 * 1_000_000_000
+"""A drain gives pods their grace period and waits for disruption budgets."""
 _HELD_NS = 300 * 1_000_000_000
 """Default toleration of the not-ready taint: pods of a node that is back by then were never touched."""
 
@@ -57,7 +63,7 @@ def detect_nodes(cluster: Cluster, quotes: Quotes) -> list[Finding]:
             _event(seen, groups, quotes)
         elif seen.event.kind == "Pod" and seen.event.reason == "NodeNotReady":
             _pod_event(cluster, seen, groups, quotes)
-    return [*_failed(cluster, groups), *_simple(cluster, groups), *_drained(groups), *_ooms(cluster, groups)]
+    return [*_failed(cluster, groups), *_simple(cluster, groups), *_drained(cluster, groups), *_ooms(cluster, groups)]
 
 
 def _object(item: KubernetesObject, groups: Groups, quotes: Quotes) -> None:
@@ -243,11 +249,33 @@ def _simple(cluster: Cluster, groups: Groups) -> Iterator[Finding]:
         yield group.finding(f"Node {group.name} offers {fields['allocatable']} of {fields['capacity']} GPUs")
 
 
-def _drained(groups: Groups) -> Iterator[Finding]:
+def _drained(cluster: Cluster, groups: Groups) -> Iterator[Finding]:
+    ill = {name for sign in _ILL for group in groups.of(sign) for name in group.nodes}
     for group in groups.of("sched.node_drained"):
         group.role, group.severity = Role.CONTEXT, Severity.INFO
         why = f": {group.fields['reason']}" if group.fields.get("reason") else ""
-        yield group.finding(f"{amount(len(group.nodes), 'node')} cordoned ({listing(group.nodes)}){why}")
+        moved = [pod for pod in cluster.pods.values() if pod.node in group.nodes and _sent_away(pod, group)]
+        # What was cordoned because it is ill, is no maintenance: the illness is the story.
+        group.fields["emptied"] = bool(moved) and not ill & set(group.nodes) and not _HEALTH.search(why)
+        if group.fields["emptied"]:
+            group.role, group.severity = Role.ROOT, Severity.WARNING
+            group.job = moved[0].gang.id if len({pod.gang.id for pod in moved}) == 1 else None
+            group.pods.update({pod.name: None for pod in moved})
+            gone = f", {amount(len(moved), 'pod')} sent away ({listing((pod.id for pod in moved), 2)})"
+        else:
+            gone = ""
+        yield group.finding(f"{amount(len(group.nodes), 'node')} cordoned ({listing(group.nodes)}){gone}{why}")
+
+
+def _sent_away(pod: Pod, group: Group) -> bool:
+    """Evicted through the API, or ended within minutes after its node was cordoned."""
+    disrupted = conditions(pod.body).get("DisruptionTarget")
+    if is_true(disrupted) and disrupted is not None:
+        return text(disrupted, "reason") in ("EvictionByEvictionAPI", "")
+    if group.first == NO_TIME or not pod.gpus and pod.item is not None:
+        return False
+    ended = [seen.event.last for seen in pod.events if seen.event.reason == "Killing" and seen.event.last != NO_TIME]
+    return any(-_CORDON_MARGIN_NS <= ts - group.first <= _DRAIN_NS for ts in ended)
 
 
 def _ooms(cluster: Cluster, groups: Groups) -> Iterator[Finding]:

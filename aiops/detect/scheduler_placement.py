@@ -135,6 +135,8 @@ def _partial_gangs(cluster: Cluster, quotes: Quotes) -> list[Finding]:
                 "held": len(running),
                 "needed": needed,
                 "held_gpus": gpus or None,
+                "missing_gpus": (needed - len(running)) * max((pod.gpus for pod in waiting), default=0) or None,
+                "priority": _priority(cluster.jobs.get(gang_id, []), pods),
             },
         )
         for pod in running:
@@ -147,20 +149,43 @@ def _partial_gangs(cluster: Cluster, quotes: Quotes) -> list[Finding]:
     if len(held) < 2:
         return []
     starting = _still_starting(cluster, set(held))
+    release = min(held, key=lambda gang_id: (_cost(held[gang_id]), gang_id))
     findings = []
     for gang_id, group in held.items():
         peers = tuple(sorted(other for other in held if other != gang_id))
         group.fields["peers"] = peers
+        group.fields["peers_hold"] = {other: held[other].fields["held_gpus"] for other in peers}
+        group.fields["release"] = release
         if starting:
             group.role, group.severity = Role.CONTEXT, Severity.WARNING
         some = f" and hold {group.fields['held_gpus']} GPUs" if group.fields["held_gpus"] else ""
         finding = group.finding(
             f"{group.fields['held']} of {group.fields['needed']} pods of {gang_id} run{some}; "
-            f"the rest finds no place, as with {listing(peers)}"
+            f"{_rest(group)}, as with {listing(_holder(held[other], other) for other in peers)}"
         )
         finding.node = None
         findings.append(finding)
     return findings
+
+
+def _cost(group: Group) -> tuple[int, int]:
+    """What it costs to let the gang go: its priority first, then the GPUs that it would have to find again."""
+    return group.fields.get("priority") or 0, group.fields["held_gpus"] or group.fields["held"]
+
+
+def _rest(group: Group) -> str:
+    missing = group.fields.get("missing_gpus")
+    return f"the rest, {missing} GPUs, finds no place" if missing else "the rest finds no place"
+
+
+def _holder(group: Group, name: str) -> str:
+    gpus = group.fields["held_gpus"]
+    return f"{name} (holds {gpus} GPUs)" if gpus else name
+
+
+def _priority(jobs: list[Job], pods: list[Pod]) -> int | None:
+    told = [job.fields.get("priority") for job in jobs] + [integer(pod.body, "spec", "priority") for pod in pods]
+    return max((value for value in told if isinstance(value, int)), default=None)
 
 
 def _needed(jobs: list[Job], pods: int) -> int:

@@ -14,6 +14,8 @@ from aiops.model.case import KubernetesObject
 from aiops.model.event import NO_TIME
 from aiops.model.finding import Finding
 
+_NATIVE = frozenset({"PodGroupInitiallyScheduled", "CompositePodGroupInitiallyScheduled"})
+
 
 def detect_pod_groups(
     cluster: Cluster, quotes: Quotes, stuck: set[str | None], told: set[str | None]
@@ -24,15 +26,15 @@ def detect_pod_groups(
     themselves say why they have no node, which is more than their group says.
     """
     groups = Groups()
-    for item in cluster.objects.get("PodGroup", ()):
-        gang = cluster.gang("PodGroup", item.namespace or "", item.name)
+    for item in [*cluster.objects.get("PodGroup", ()), *cluster.objects.get("CompositePodGroup", ())]:
+        gang = cluster.gang(item.kind, item.namespace or "", item.name)
         if gang.id in stuck or text(item.body, "status", "phase") in ("Running", "Completed"):
             continue
         for condition in mappings(item.body, "status", "conditions"):
             if (
                 text(condition, "type") == "Unschedulable"
                 and text(condition, "status") == "True"
-                or (text(condition, "type") == "PodGroupInitiallyScheduled" and is_false(condition))
+                or (text(condition, "type") in _NATIVE and is_false(condition))
             ):
                 group = _refused(groups, cluster, item, text(condition, "message"))
                 ts = condition_ns(condition)

@@ -254,6 +254,11 @@ def _stopped(pod: Pod, groups: Groups, quotes: Quotes) -> None:
         group_for(pod, groups, "sched.preempted", by=pod_preemptor(text(disrupted, "message"))).note(
             ref, ts=ts, node=pod.node, pod=pod.name
         )
+    elif by == "DeletionByTaintManager":
+        # Which taint it was stands on the node: a lost node, or somebody who marked it.
+        group = group_for(pod, groups, "sched.evicted", by, resource=None, own_limit=False, by="taint manager")
+        group.role, group.severity = Role.ECHO, Severity.WARNING
+        group.note(ref, ts=ts, node=pod.node, pod=pod.name)
     elif by == "EvictionByEvictionAPI":
         group_for(pod, groups, "sched.evicted", by, resource=None, own_limit=False, by="eviction API").note(
             ref, ts=ts, node=pod.node, pod=pod.name

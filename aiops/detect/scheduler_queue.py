@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from aiops.detect.scheduler_cluster import Cluster, Seen
@@ -72,7 +73,27 @@ def detect_queue(cluster: Cluster, quotes: Quotes) -> list[Finding]:
             _workload(cluster, item, groups, quotes)
     _events(cluster, known, groups, quotes)
     _namespace_quota(cluster, groups, quotes)
+    for group in groups.of("sched.preempted"):
+        _name_taker(cluster, groups, group)
     return [finding for sign in _TEXTS for finding in _finish(groups, sign)]
+
+
+def _name_taker(cluster: Cluster, groups: Groups, group: Group) -> None:
+    """What the preemptor has now, and whether it was itself displaced since: who took the GPUs in the end."""
+    taker = group.fields["by"]
+    pods = cluster.gangs().get(taker or "", [])
+    running = [pod for pod in pods if pod.running]
+    asked = next((job.gpus for job in cluster.jobs.get(taker or "", []) if job.gpus), None)
+    if gpus := sum(pod.gpus for pod in running) or asked:
+        group.fields["by_gpus"] = gpus
+    if nodes := sorted({pod.node for pod in running if pod.node}):
+        group.fields["by_nodes"] = tuple(nodes)
+    lost = {other.job: other.fields["by"] for other in groups.of("sched.preempted")}
+    chain = [taker] if taker else []
+    while chain and (above := lost.get(chain[-1])) and above not in chain:
+        chain.append(above)
+    if len(chain) > 1:
+        group.fields["chain"] = tuple(chain)
 
 
 def _group(cluster: Cluster, groups: Groups, sign: str, gang_id: str, **fields: Any) -> Group:
@@ -118,7 +139,7 @@ def _refusal(reason: str, message: str) -> KueueRefusal:
         return told
     if why == "selector" and told.why in ("taint", "selector"):
         return told
-    return KueueRefusal(why, told.pod_set, told.resource, told.flavor, told.requested, told.limit, told.missing)
+    return replace(told, why=why)
 
 
 def _refused(
@@ -131,6 +152,7 @@ def _refused(
         group.name = group.fields.get("cluster_queue") or group.name
     elif refusal.why in ("taint", "selector", "topology", "queue"):
         group = _group(cluster, groups, "sched.unschedulable", gang_id, why=refusal.why, reason=reason, reasons={})
+        group.name = refusal.queue or group.name
     else:
         group = _group(cluster, groups, "sched.pending", gang_id, reason=reason)
         group.role, group.severity = Role.CONTEXT, Severity.INFO
@@ -381,6 +403,15 @@ def _infeasible_text(group: Group) -> str:
     return f"{part}{group.job} asks for more {fields.get('resource', 'GPUs')} than any flavor can give{numbers}"
 
 
+def _preempted_text(group: Group) -> str:
+    fields = group.fields
+    by = f" by {fields['by']}" if fields["by"] else ""
+    rank = f" (priority {fields['priority']})" if by and fields.get("priority") is not None else ""
+    gpus = f", which takes {fields['by_gpus']} GPUs" if by and fields.get("by_gpus") else ""
+    chain = f"; that one was itself preempted by {fields['chain'][1]}" if fields.get("chain") else ""
+    return f"{group.job} was preempted{by}{rank}{gpus}{chain}"
+
+
 def _plain(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
@@ -390,9 +421,7 @@ _TEXTS: dict[str, Any] = {
     "sched.gang_infeasible": _infeasible_text,
     "sched.unschedulable": lambda group: f"{group.job} is not admitted: {PLACEMENT_WORDS[group.fields['why']]}",
     "sched.pending": lambda group: f"{group.job} waits in its queue ({group.fields['reason'] or 'no reason given'})",
-    "sched.preempted": lambda group: (
-        f"{group.job} was preempted" + (f" by {group.fields['by']}" if group.fields["by"] else "")
-    ),
+    "sched.preempted": lambda group: _preempted_text(group),
     "sched.pods_ready_timeout": lambda group: f"{group.job} was admitted, but its pods were not ready in time",
     "sched.walltime": lambda group: f"{group.job} reached its maximum execution time",
     "sched.node_fail": lambda group: f"{group.job} lost its place because of failed nodes ({listing(group.nodes)})",

@@ -1,4 +1,4 @@
-"""Kubernetes objects and events from files: dumps, watch streams, exports and ``kubectl`` tables.
+"""Kubernetes objects and events from files: dumps, watch streams, exports, ``kubectl`` tables and descriptions.
 
 Every object is kept in `Case.objects`; events also become rows ``k8s.event`` of the event table, nodes and pods fill
 the topology, and workload objects become jobs.
@@ -15,7 +15,7 @@ import orjson
 from aiops.ingest.kubernetes_documents import plain_text, read_documents
 from aiops.ingest.kubernetes_events import append_event, is_event
 from aiops.ingest.kubernetes_fields import mapping, text
-from aiops.ingest.kubernetes_tables import is_table, table_objects
+from aiops.ingest.kubernetes_text import sniff_kubectl, text_objects
 from aiops.ingest.kubernetes_topology import Placement
 from aiops.model.case import Case, KubernetesObject, Problem, Source
 
@@ -33,7 +33,8 @@ _MAX_NESTING = 5
 def sniff_kubernetes(head: bytes) -> str | None:
     """Format of a Kubernetes dump, told by its first bytes, or ``None``.
 
-    ``kubernetes-json``, ``kubernetes-yaml``, ``kubernetes-watch``, ``kubernetes-audit`` or ``kubectl-table``.
+    ``kubernetes-json``, ``kubernetes-yaml``, ``kubernetes-watch``, ``kubernetes-audit``, ``kubectl-table`` or
+    ``kubectl-describe``.
     """
     head = plain_text(head)
     start = head.lstrip()
@@ -49,7 +50,7 @@ def sniff_kubernetes(head: bytes) -> str | None:
         return "kubernetes-json" if _JSON_EVENT.search(head) and b'"reason"' in head else None
     if _YAML_FIRST.match(head) and _YAML.search(head) and _YAML_KIND.search(head):
         return "kubernetes-yaml"
-    return "kubectl-table" if is_table(head[:4_000].decode("utf-8", "replace")) else None
+    return sniff_kubectl(head[:20_000].decode("utf-8", "replace"))
 
 
 def _may_be_objects(line: bytes) -> bool:
@@ -75,9 +76,12 @@ def read_objects(source: Source, data: bytes, case: Case) -> None:
     data = plain_text(data)
     source.lines = source.lines or data.count(b"\n")
     placement = Placement(case, source)
-    if is_table(data[:4_000].decode("utf-8", "replace")):
-        for body, line in table_objects(data.decode()):
+    if sniff_kubectl(data[:20_000].decode("utf-8", "replace")):
+        known = len(case.objects)
+        for body, line in text_objects(data.decode()):
             _add(body, "", line, source, case, placement)
+        if len(case.objects) == known:
+            case.coverage.problems.append(Problem(source.name, "no object could be read from this output of kubectl"))
     else:
         _read_documents(source, data, case, placement)
     placement.settle()

@@ -234,7 +234,10 @@ def _raycluster(body: Mapping[str, Any]) -> _Read:
 def _workload(body: Mapping[str, Any]) -> _Read:
     spec, status = mapping(body, "spec"), mapping(body, "status")
     if api_group(body) != "kueue.x-k8s.io":
-        return (None, None, NO_TIME), None, None, {}
+        # Kubernetes' own: 1.35 names pod groups in it, later versions templates of them.
+        sets = [*mappings(spec, "podGroups"), *mappings(spec, "podGroupTemplates")]
+        least = sum(_gang_size(group) for group in sets)
+        return (None, None, NO_TIME), least or None, None, {"priority": integer(spec, "priority")}
     sets = list(mappings(spec, "podSets"))
     pods = sum(integer(s, "minCount") or integer(s, "count") or 0 for s in sets)
     gpus = sum((integer(s, "count") or 0) * gpu_request(mapping(s, "template", "spec")) for s in sets)
@@ -254,6 +257,14 @@ def _workload(body: Mapping[str, Any]) -> _Read:
         gpus or None,
         {"priority": integer(spec, "priority"), "cluster_queue": text(status, "admission", "clusterQueue") or None},
     )
+
+
+def _gang_size(group: Mapping[str, Any]) -> int:
+    """Pods that must run at once, by the policy of a native pod group or of its template."""
+    for policy in ("policy", "schedulingPolicy"):
+        if least := integer(group, policy, "gang", "minCount"):
+            return least
+    return 0
 
 
 def _podgroup(body: Mapping[str, Any]) -> _Read:

@@ -91,9 +91,19 @@ def direct_gang(body: Mapping[str, Any], kind: str) -> Gang | None:
                 return Gang(namespace, name, owner_kind)
         if name := text(meta, "annotations", "scheduling.k8s.io/group-name"):
             return Gang(namespace, name, "PodGroup")
+        spec = mapping(body, "spec")
+        if owner is None and (name := text(spec, "schedulingGroup", "podGroupName")):
+            return Gang(namespace, name, "PodGroup")
+        if owner is None and (name := text(spec, "workloadRef", "name")):
+            return Gang(namespace, name, "Workload")
     owner = controller(meta)
     if owner is not None and owner[0] != "Node":
         return Gang(namespace, owner[1], owner[0])
+    if kind == "PodGroup" and (name := text(body, "spec", "workloadRef", "workloadName")):
+        # Kubernetes 1.36 on: the pod group was made from a template of this Workload.
+        return Gang(namespace, name, "Workload")
+    if kind == "Workload" and (name := text(body, "spec", "controllerRef", "name")):
+        return Gang(namespace, name, text(body, "spec", "controllerRef", "kind"))
     if kind == "Workload" and (match := _KUEUE_NAME.fullmatch(text(meta, "name"))):
         return Gang(namespace, match[1])
     return None

@@ -6,7 +6,7 @@ A table tells ages, not times: its objects have no time stamps, and events carry
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from aiops.ingest.kubernetes_owners import WORKLOAD_KINDS
@@ -15,7 +15,7 @@ _HEADER = re.compile(
     r"(?:NAMESPACE {2,})?(?:NAME|LAST SEEN)(?: {2,}[A-Z][A-Z0-9%()a-z._-]*(?: [A-Z][A-Z-]*)*)+\s*", re.ASCII
 )
 _COLUMN = re.compile(r"\S+(?: \S+)*")
-_KNOWN_COLUMNS = frozenset({"AGE", "LAST SEEN", "CPU(cores)"})
+_KNOWN_COLUMNS = frozenset({"AGE", "LAST SEEN", "CPU(cores)", "PENDING WORKLOADS"})
 _PROMPT = re.compile(r"(?:[\w@.:~/-]*[$#] )?kubectl \S")
 _COUNT = re.compile(r"(\S+)(?: \(x(\d{1,9}) over \S+\))?")
 _AGE = re.compile(r"(?:(\d{1,3})y)?(?:(\d{1,6})d)?(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?")
@@ -44,45 +44,60 @@ _KINDS = {
     for kind in (*WORKLOAD_KINDS, "Pod", "Node", "Service", "PersistentVolumeClaim", "ResourceClaim", "ClusterQueue")
 }
 
+_OPERATOR_KINDS = frozenset({"pytorchjob", "mpijob", "tfjob", "jaxjob", "paddlejob", "xgboostjob", "trainjob"})
+
 Row = Mapping[str, str]
+Columns = list[tuple[str, int, int]]
+"""(name, start, end) of each column; the end is where the next one starts."""
 
 
-def is_table(head: str) -> bool:
-    """True if the text begins with such a table, perhaps below the command that printed it."""
-    for line in head.splitlines()[:8]:
-        if not line.strip() or _PROMPT.match(line):
-            continue
-        return _columns(line) is not None
-    return False
+class TableReader:
+    """Reads tables line by line: a header opens one, a blank line or a prompt closes it."""
 
+    def __init__(self) -> None:
+        self._columns: Columns | None = None
+        self._names: set[str] = set()
 
-def table_objects(text: str) -> Iterator[tuple[dict[str, Any], int]]:
-    """(object, line) of each row that can be expressed as an object."""
-    columns: list[tuple[str, int, int]] | None = None
-    reader: Callable[[Row], dict[str, Any] | None] | None = None
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip() or _PROMPT.match(line):
-            columns = None
-            continue
-        header = _columns(line)
+    def close(self) -> None:
+        self._columns = None
+
+    def read(self, line: str) -> dict[str, Any] | None:
+        """The object of a row, if the row can be expressed as one."""
+        header = header_of(line)
         if header is not None:
-            columns, reader = header, _reader({name for name, _, _ in header})
-        elif columns is not None and reader is not None and (body := reader(_row(line, columns))) is not None:
-            yield body, number
+            self._columns, self._names = header, {name for name, _, _ in header}
+            return None
+        if self._columns is None:
+            return None
+        row = row_of(line, self._columns)
+        kind, slash, name = row.get("NAME", "").partition("/")
+        if slash:
+            # Several resources at once: pod/a, job.batch/a, workload.kueue.x-k8s.io/a.
+            row["NAME"] = name
+        reader = _reader(self._names, kind.partition(".")[0] if slash else "")
+        return reader(row) if reader is not None else None
 
 
-def _columns(line: str) -> list[tuple[str, int, int]] | None:
-    """(name, start, end) of the columns if the line is a header; the end is where the next one starts."""
+def is_prompt(line: str) -> bool:
+    return _PROMPT.match(line) is not None
+
+
+def header_of(line: str) -> Columns | None:
+    """The columns if the line is a header of one of the tables that are known."""
     if len(line) > 2_000 or _HEADER.fullmatch(line) is None:
         return None
+    found = columns_of(line)
+    return None if _KNOWN_COLUMNS.isdisjoint(name for name, _, _ in found) else found
+
+
+def columns_of(line: str) -> Columns:
     found = [(match[0], match.start()) for match in _COLUMN.finditer(line)]
-    if _KNOWN_COLUMNS.isdisjoint(name for name, _ in found):
-        return None
     ends = [start for _, start in found[1:]] + [1 << 30]
     return [(name, start, end) for (name, start), end in zip(found, ends, strict=True)]
 
 
-def _row(line: str, columns: list[tuple[str, int, int]]) -> dict[str, str]:
+def row_of(line: str, columns: Columns) -> dict[str, str]:
+    """Cells of a line by the names of the columns."""
     aligned = all(start == 0 or start >= len(line) or line[start - 1] == " " for _, start, _ in columns)
     if aligned:
         return {name: line[start:end].strip() for name, start, end in columns}
@@ -93,7 +108,7 @@ def _row(line: str, columns: list[tuple[str, int, int]]) -> dict[str, str]:
     }
 
 
-def _reader(names: set[str]) -> Callable[[Row], dict[str, Any] | None] | None:
+def _reader(names: set[str], kind: str) -> Callable[[Row], dict[str, Any] | None] | None:
     if {"REASON", "OBJECT", "MESSAGE"} <= names:
         return _event
     if {"NAME", "READY", "STATUS", "RESTARTS"} <= names:
@@ -104,6 +119,16 @@ def _reader(names: set[str]) -> Callable[[Row], dict[str, Any] | None] | None:
         return _podgroup
     if {"NAME", "QUEUE", "ADMITTED"} <= names:
         return _workload
+    if {"NAME", "CLUSTERQUEUE"} <= names:
+        return _local_queue
+    if {"NAME", "COMPLETIONS", "DURATION"} <= names:
+        return _job
+    if {"NAME", "TERMINALSTATE", "RESTARTS"} <= names:
+        return _jobset
+    if {"NAME", "JOB STATUS", "DEPLOYMENT STATUS"} <= names:
+        return _rayjob
+    if kind in _OPERATOR_KINDS and {"NAME", "STATE"} <= names:
+        return lambda row: _operator_job(row, _KINDS[kind])
     return None
 
 
@@ -122,11 +147,18 @@ def age_seconds(text: str) -> float | None:
     return float(sum(int(part) * scale for part, scale in zip(match.groups(), _AGE_SCALE, strict=True) if part))
 
 
+def seen_of(text: str) -> tuple[float | None, int]:
+    """(age in seconds, number of times) of ``26m (x12 over 2h5m)``."""
+    seen = _COUNT.match(text)
+    return (age_seconds(seen[1]), int(seen[2] or 1)) if seen else (None, 1)
+
+
 def _event(row: Row) -> dict[str, Any] | None:
     kind, slash, name = row.get("OBJECT", "").partition("/")
     if not slash:
         return None
-    seen = _COUNT.match(row.get("LAST SEEN", ""))
+    age, count = seen_of(row.get("LAST SEEN", ""))
+    component, _, host = row.get("SOURCE", "").partition(", ")
     about: dict[str, Any] = {"kind": _KINDS.get(kind, kind.capitalize()), "name": name}
     namespace = row.get("NAMESPACE", "")
     if namespace and kind != "node":
@@ -138,9 +170,11 @@ def _event(row: Row) -> dict[str, Any] | None:
         "reason": row.get("REASON", ""),
         "involvedObject": about,
         "message": row.get("MESSAGE", ""),
-        "count": int(seen[2]) if seen and seen[2] else 1,
+        "count": max(count, _count(row.get("COUNT", "")) or 1),
     }
-    if seen and (age := age_seconds(seen[1])) is not None:
+    if component:
+        body["source"] = {"component": component} | ({"host": host} if host else {})
+    if age is not None:
         body["ageSeconds"] = age
     return body
 
@@ -213,6 +247,8 @@ def _podgroup(row: Row) -> dict[str, Any] | None:
 def _workload(row: Row) -> dict[str, Any] | None:
     admitted = row.get("ADMITTED", "")
     known = [{"type": "Admitted", "status": admitted}] if admitted in ("True", "False") else []
+    if row.get("RESERVED IN"):
+        known.append({"type": "QuotaReserved", "status": "True"})
     if row.get("FINISHED") == "True":
         known.append({"type": "Finished", "status": "True"})
     return {
@@ -221,4 +257,65 @@ def _workload(row: Row) -> dict[str, Any] | None:
         "metadata": _meta(row),
         "spec": {"queueName": row.get("QUEUE", "")},
         "status": {"conditions": known},
+    }
+
+
+def _local_queue(row: Row) -> dict[str, Any]:
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "LocalQueue",
+        "metadata": _meta(row),
+        "spec": {"clusterQueue": row["CLUSTERQUEUE"]},
+        "status": {"pendingWorkloads": _count(row.get("PENDING WORKLOADS", "")) or 0},
+    }
+
+
+_JOB_STATES = frozenset({"Complete", "Failed", "Suspended", "FailureTarget", "SuccessCriteriaMet"})
+
+
+def _job(row: Row) -> dict[str, Any]:
+    state = row.get("STATUS", "")
+    done, _, wanted = row["COMPLETIONS"].partition("/")
+    if not state and done == wanted:
+        # Before Kubernetes 1.31 the table had no such column.
+        state = "Complete"
+    spec = {} if _count(wanted) is None else {"completions": _count(wanted), "parallelism": _count(wanted)}
+    known = [{"type": state, "status": "True"}] if state in _JOB_STATES else []
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": _meta(row),
+        "spec": spec,
+        "status": {"conditions": known, "active": int(state == "Running"), "succeeded": _count(done) or 0},
+    }
+
+
+def _jobset(row: Row) -> dict[str, Any]:
+    states = (row["TERMINALSTATE"], "Suspended" if row.get("SUSPENDED") == "true" else "")
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": _meta(row),
+        "status": {
+            "conditions": [{"type": state, "status": "True"} for state in states if state],
+            "restarts": _count(row["RESTARTS"]) or 0,
+        },
+    }
+
+
+def _rayjob(row: Row) -> dict[str, Any]:
+    return {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayJob",
+        "metadata": _meta(row),
+        "status": {"jobStatus": row["JOB STATUS"], "jobDeploymentStatus": row["DEPLOYMENT STATUS"]},
+    }
+
+
+def _operator_job(row: Row, kind: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1" if kind == "TrainJob" else "kubeflow.org/v1",
+        "kind": kind,
+        "metadata": _meta(row),
+        "status": {"conditions": [{"type": row["STATE"], "status": "True"}] if row["STATE"] else []},
     }

@@ -27,6 +27,9 @@ def test_two_gangs_that_wait_for_each_other(tmp_path: Path) -> None:
     assert (first.job, first.fields["held"], first.fields["needed"], first.fields["peers"]) == ("ml/a", 3, 4, ("ml/b",))
     assert first.fields["held_gpus"] == 24 and first.nodes == ("n1", "n2", "n3") and first.node is None
     assert second.fields["held"] == 2 and second.role is Role.ROOT
+    assert first.fields["missing_gpus"] == 8 and first.fields["peers_hold"] == {"ml/b": 16}
+    assert "hold 24 GPUs; the rest, 8 GPUs, finds no place, as with ml/b (holds 16 GPUs)" in first.text
+    assert {first.fields["release"], second.fields["release"]} == {"ml/b"}, "fewer GPUs are given up"
 
 
 def test_one_partial_gang_is_only_unschedulable(tmp_path: Path) -> None:
@@ -101,3 +104,55 @@ def test_stale_podgroups_hold_a_reservation(tmp_path: Path) -> None:
     found = find(load(tmp_path, groups, pods, listing(refused)))
     assert found["sched.unschedulable"][0].fields["why"] == "overused"
     assert found["sched.stale_podgroup"][0].fields["podgroups"] == 6
+
+
+def test_the_gang_to_release_is_the_less_important_one(tmp_path: Path) -> None:
+    pods = [*gang("a", 3, 4, 1), *gang("b", 2, 4, 4)]
+    for body in pods:
+        body["spec"]["priority"] = 1000 if body["metadata"]["name"].startswith("b") else 0
+    found = find(load(tmp_path, listing(*pods)))["sched.gang_partial"]
+    assert {f.fields["release"] for f in found} == {"ml/a"}
+
+
+def test_native_pod_groups_of_each_version(tmp_path: Path) -> None:
+    """1.35 has groups inside of the Workload, 1.36 on has objects of their own."""
+
+    def member(name: str, i: int, link: dict[str, Any], running: bool) -> dict[str, Any]:
+        body = pod(
+            f"{name}-{i}", name, node=f"{name}{i}" if running else None, phase="Running" if running else "Pending"
+        )
+        body["metadata"] |= {"labels": {}, "ownerReferences": []}
+        body["spec"] |= link
+        return body if running else body | {"status": {"phase": "Pending", **pending()}}
+
+    old = {
+        "apiVersion": "scheduling.k8s.io/v1alpha1",
+        "kind": "Workload",
+        "metadata": {"name": "a", "namespace": "ml"},
+        "spec": {"podGroups": [{"name": "w", "policy": {"gang": {"minCount": 3}}}]},
+    }
+    new = {
+        "apiVersion": "scheduling.k8s.io/v1alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": "b", "namespace": "ml"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 3}}},
+    }
+    pods = [member("a", i, {"workloadRef": {"name": "a", "podGroup": "w"}}, i < 2) for i in range(3)]
+    pods += [member("b", i, {"schedulingGroup": {"podGroupName": "b"}}, i < 1) for i in range(3)]
+    found = {f.job: f for f in find(load(tmp_path, listing(old, new, *pods)))["sched.gang_partial"]}
+    assert {job: (f.fields["held"], f.fields["needed"]) for job, f in found.items()} == {"ml/a": (2, 3), "ml/b": (1, 3)}
+
+
+def test_a_native_group_that_was_refused(tmp_path: Path) -> None:
+    said = condition(
+        "PodGroupInitiallyScheduled", "False", "Unschedulable", "minCount (8) cannot be satisfied: 6 scheduled"
+    )
+    group = {
+        "apiVersion": "scheduling.k8s.io/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": "g-0", "namespace": "ml"},
+        "spec": {"workloadRef": {"workloadName": "llm"}, "schedulingPolicy": {"gang": {"minCount": 8}}},
+        "status": {"conditions": [said]},
+    }
+    found = one(load(tmp_path, listing(group)), "sched.unschedulable")
+    assert (found.job, found.fields["why"]) == ("ml/llm", "gang")

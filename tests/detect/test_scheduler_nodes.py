@@ -69,3 +69,33 @@ def test_kernel_oom_event_on_a_node(tmp_path: Path) -> None:
     found = one(load(tmp_path, listing(event("OOMKilling", "Node", "n1", message))), "sched.oom_killed")
     assert (found.node, found.fields["pid"], found.fields["process"]) == ("n1", 17204, "python")
     assert oom_victim("System OOM encountered, victim process: ray::IDLE, pid: 5") == (5, "ray::IDLE")
+
+
+def test_a_node_emptied_by_hand_is_maintenance_unless_it_is_ill(tmp_path: Path) -> None:
+    cordoned = node("n1")
+    cordoned["spec"] = {"unschedulable": True}
+    moved = condition("DisruptionTarget", "True", "EvictionByEvictionAPI", "Eviction API: evicting")
+    evicted = pod("a-0-x", "a", node="n1", status={"conditions": [moved]})
+    found = one(load(tmp_path, listing(cordoned, evicted)), "sched.node_drained")
+    assert (found.role, found.job, found.fields["emptied"]) == (Role.ROOT, "ml/a", True)
+    cordoned["status"]["conditions"].append(condition("GpuXidError", "True", "CriticalXid", "Xid 79"))
+    assert one(load(tmp_path, listing(cordoned, evicted)), "sched.node_drained").role is Role.CONTEXT
+
+
+def test_pods_that_ended_just_after_the_cordon_were_drained(tmp_path: Path) -> None:
+    cordoned = node("n1")
+    taint = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule", "timeAdded": "2026-08-01T08:00:00Z"}
+    cordoned["spec"] = {"unschedulable": True, "taints": [taint]}
+    placed = event("Scheduled", "Pod", "a-0-x2k9z", "Successfully assigned ml/a-0-x2k9z to n1", "2026-08-01T06:00:00Z")
+    killed = event("Killing", "Pod", "a-0-x2k9z", "Stopping container main", "2026-08-01T08:00:20Z", type="Normal")
+    assert one(load(tmp_path, listing(cordoned, placed, killed)), "sched.node_drained").fields["emptied"] is True
+    early = killed | {"lastTimestamp": "2026-08-01T07:00:00Z"}
+    assert one(load(tmp_path, listing(cordoned, placed, early)), "sched.node_drained").fields["emptied"] is False
+
+
+def test_the_taint_manager_only_carries_out_what_the_node_suffered(tmp_path: Path) -> None:
+    said = condition(
+        "DisruptionTarget", "True", "DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint"
+    )
+    found = one(load(tmp_path, listing(pod("a-0-x", "a", node="n1", status={"conditions": [said]}))), "sched.evicted")
+    assert (found.role, found.fields["by"]) == (Role.ECHO, "taint manager")

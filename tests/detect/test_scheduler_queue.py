@@ -189,6 +189,39 @@ def test_preemption_names_the_preemptor_and_explains_the_wait(tmp_path: Path) ->
     assert found["sched.quota"][0].role is Role.ECHO, "it waits because it was preempted"
 
 
+def test_a_chain_of_preemptions_names_who_has_the_gpus_in_the_end(tmp_path: Path) -> None:
+    def lost(name: str, taker: str) -> dict[str, object]:
+        told = PREEMPTED.replace("uid-w2", f"uid-w-{taker}").replace("uid-b", f"uid-{taker}")
+        said = (condition("Evicted", "True", "Preempted", told), condition("Preempted", "True", "InClusterQueue", told))
+        return workload(f"job-{name}-11111", *said, owner=name, uid=f"uid-w-{name}")
+
+    found = find(
+        load(
+            tmp_path,
+            listing(
+                *(job(name) for name in "abc"),
+                lost("a", "b"),
+                lost("b", "c"),
+                workload("job-c-11111", condition("Admitted", "True", "Admitted"), owner="c", uid="uid-w-c"),
+                *(pod(f"c-{i}-x", "c", index=i, node=f"n{i}") for i in range(2)),
+            ),
+        )
+    )["sched.preempted"]
+    first, second = sorted(found, key=lambda finding: finding.job or "")
+    assert first.fields["chain"] == ("ml/b", "ml/c") and "itself preempted by ml/c" in first.text
+    assert (second.fields["by"], second.fields["by_gpus"], second.fields["by_nodes"]) == ("ml/c", 16, ("n0", "n1"))
+
+
+def test_a_workload_that_is_requeued_again_and_again(tmp_path: Path) -> None:
+    waits = workload("job-a-1f2c3", condition("QuotaReserved", "False", "Pending", "x"))
+    waits["status"]["requeueState"] = {"count": 4}
+    assert one(load(tmp_path, listing(waits)), "sched.requeue_loop").fields["attempts"] == 4
+    runs = pod("a-0-x", "a", node="n1")
+    assert "sched.requeue_loop" not in find(load(tmp_path, listing(waits, runs))), "it runs now"
+    waits["status"]["requeueState"] = {"count": 2}
+    assert "sched.requeue_loop" not in find(load(tmp_path, listing(waits)))
+
+
 def test_preemption_by_the_default_scheduler(tmp_path: Path) -> None:
     status = {
         "conditions": [condition("DisruptionTarget", "True", "PreemptionByScheduler", "default-scheduler: preempting")]

@@ -92,3 +92,36 @@ def test_damaged_rows_are_survived(tmp_path: Path) -> None:
 )
 def test_ages(text: str, seconds: float | None) -> None:
     assert age_seconds(text) == seconds
+
+
+def test_tables_of_queues_and_jobs(tmp_path: Path) -> None:
+    text = (
+        "NAME                CLUSTERQUEUE   PENDING WORKLOADS   ADMITTED WORKLOADS\n"
+        "localqueue.k/main   gpus           3                   0\n\n"
+        "NAME          STATUS      COMPLETIONS   DURATION   AGE\n"
+        "job.batch/a   Suspended   0/4                      5m\n"
+        "job.batch/b   Complete    2/2           30s        5m\n\n"
+        "NAME                             STATE    AGE\npytorchjob.kubeflow.org/p   Failed   5m\n\n"
+        "NAME   TERMINALSTATE   RESTARTS   COMPLETED   SUSPENDED   AGE\ns      Failed          3                      false       5m\n\n"
+        "NAME   JOB STATUS   DEPLOYMENT STATUS   RAY CLUSTER NAME   START TIME   END TIME   AGE\n"
+        "r      FAILED       Failed              r-x                                        5m\n"
+    )
+    case = load(tmp_path, text)
+    assert [(item.kind, item.name) for item in case.objects][0] == ("LocalQueue", "main")
+    assert case.objects[0].body["spec"] == {"clusterQueue": "gpus"}
+    assert [(job.kind, job.id, job.state) for job in case.jobs] == [
+        ("Job", "a", "Suspended"),
+        ("Job", "b", "Complete"),
+        ("PyTorchJob", "p", "Failed"),
+        ("JobSet", "s", "Failed"),
+        ("RayJob", "r", "Failed"),
+    ]
+
+
+def test_events_with_all_columns(tmp_path: Path) -> None:
+    text = (
+        "LAST SEEN   TYPE      REASON    OBJECT    SUBOBJECT                SOURCE        MESSAGE      FIRST SEEN   COUNT   NAME\n"
+        "2m          Warning   BackOff   pod/a-0   spec.containers{main}    kubelet, n7   Back-off x   2h           31      a-0.18\n"
+    )
+    case = load(tmp_path, text)
+    assert (case.events[0].count, case.events[0].node, case.events[0].fields["component"]) == (31, "n7", "kubelet")
