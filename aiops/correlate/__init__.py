@@ -7,7 +7,7 @@ import math
 from aiops.catalog.model import Catalog, Confidence
 from aiops.correlate.hypotheses import build_hypotheses
 from aiops.correlate.model import Hypothesis, IncidentDraft, JobScope, Suspect, Term
-from aiops.correlate.scope import find_scope, in_scope
+from aiops.correlate.scope import find_scope, in_scope, scope_of_cause
 from aiops.model.case import Case
 from aiops.model.event import NO_TIME, Severity
 from aiops.model.finding import Finding, Role
@@ -44,6 +44,8 @@ def correlate(case: Case, findings: list[Finding], catalog: Catalog) -> list[Inc
     twins = _twins(best, hypotheses)
     verdict = "inconclusive" if best.failure.id in UNDECIDED or best.score < 1.5 else "incident"
     in_job = [f for f in findings if in_scope(f, scope)]
+    scope = scope_of_cause(case, scope, best.causes[0])
+    best.suspect.job = scope.job
     first = IncidentDraft(
         [h for h in hypotheses if h is best or h not in twins][:6],
         in_job,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 from aiops.correlate.model import JobScope
@@ -56,18 +57,19 @@ def find_scope(case: Case) -> JobScope:
         for node in run.get("nodes", ())
     }
     members |= earlier
-    gang = job.fields.get("gang")
+    from_output = bool(case.coverage.sources.get("training"))
+    known = (job.nodes or earlier or _all_placed(case)) and (from_output or not _whole_cluster(case))
     return JobScope(
-        job=gang if isinstance(gang, str) and gang else job.id,
+        job=_gang(job),
         name=job.name,
         scheduler=job.scheduler or _scheduler(case),
         namespace=job.namespace,
         kind=job.kind,
-        nodes=frozenset(members) if job.nodes or earlier or _all_placed(case) else frozenset(),
+        nodes=frozenset(members) if known else frozenset(),
         gpus=job.gpus or case.topology.world_size,
-        from_output=bool(case.coverage.sources.get("training")),
+        from_output=from_output,
         elsewhere=_held_by_others(case, job) - members,
-        other_files=_files_of_others(case, {job.id, job.name, gang}),
+        other_files=_files_of_others(case, {job.id, job.name, _gang(job)}),
     )
 
 
@@ -84,6 +86,30 @@ def _held_by_others(case: Case, job: Job) -> frozenset[str]:
     if shown != [job] or job.nodes or not (job.state or "").upper().startswith("PENDING"):
         return frozenset()
     return frozenset(node for other in case.jobs if other.id != job.id and _runs_on(other) for node in other.nodes)
+
+
+def scope_of_cause(case: Case, scope: JobScope, cause: Finding) -> JobScope:
+    """The scope, narrowed to the workload that the cause is about, where the evidence is a whole cluster's.
+
+    Of several workloads none is *the* job before the cause is known, and an action must not hit another one.
+    """
+    if scope.from_output or cause.job is None or cause.job == scope.job or scope.scheduler != "kubernetes":
+        return scope
+    jobs = [job for job in case.jobs if cause.job in (job.id, _gang(job))]
+    if not jobs:
+        return replace(scope, job=cause.job, name=None, kind=None, gpus=None)
+    job = next((job for job in jobs if job.id == cause.job and job.kind not in ("Workload", "PodGroup")), jobs[0])
+    return replace(scope, job=cause.job, name=job.name, namespace=job.namespace, kind=job.kind, gpus=job.gpus)
+
+
+def _gang(job: Job) -> str:
+    gang = job.fields.get("gang")
+    return gang if isinstance(gang, str) and gang else job.id
+
+
+def _whole_cluster(case: Case) -> bool:
+    """Objects of several Kubernetes workloads: a node without the one that was picked is no stranger."""
+    return len({_gang(job) for job in case.jobs if job.scheduler == "kubernetes"}) > 1
 
 
 def _all_placed(case: Case) -> bool:
@@ -159,7 +185,8 @@ def in_scope(finding: Finding, scope: JobScope) -> bool:
     if scope.other_files and finding.evidence and all(ref.source in scope.other_files for ref in finding.evidence):
         return False
     if finding.node and scope.nodes and finding.node not in scope.nodes:
-        return False
+        # unless the finding itself says that the node was the job's: pods that are gone are not among its nodes
+        return finding.job is not None and finding.job == scope.job
     if finding.node in scope.elsewhere:
         return False
     if (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aiops.ingest.kubernetes_events import KubernetesEvent, event_of
@@ -19,6 +19,13 @@ _CREATED_WORKLOAD = re.compile(r"Created Workload: (?:([\w.-]+)/)?([\w.-]+)")
 _ASSIGNED = re.compile(r"Successfully assigned \S+ to (\S+)")
 _DEPTH = 6
 _QUEUE_KINDS = ("Workload", "PodGroup")
+_CLUSTER_WIDE = frozenset(
+    {
+        "", "AdmissionCheck", "AuditEvent", "ClusterQueue", "Cohort", "CustomResourceDefinition", "DeviceClass", "DeviceTaintRule",
+        "HyperNode", "MultiKueueCluster", "MultiKueueConfig", "Namespace", "Node", "PendingWorkloadsSummary", "PersistentVolume",
+        "PriorityClass", "Queue", "ResourceFlavor", "ResourceSlice", "Topology", "WorkloadPriorityClass",
+    }
+)  # fmt: skip
 SUCCESS = frozenset({"Complete", "Completed", "Succeeded", "SUCCEEDED", "SuccessCriteriaMet"})
 
 
@@ -90,6 +97,40 @@ class Pod:
         return bool(failed) and not self.happened("Scheduled", "Started", "Pulled", "Created", since=max(failed))
 
 
+class _Namespaces:
+    """Tables of one namespace do not name it: it is that of the same object elsewhere, or the only one there is."""
+
+    def __init__(self, objects: list[KubernetesObject]) -> None:
+        self._known: dict[tuple[str, str], set[str]] = {}
+        every: set[str] = set()
+        for item in objects:
+            if item.kind == "Event":
+                about = event_of(item.body)
+                kind, name, space = about.kind, about.name, about.namespace
+            else:
+                kind, name, space = item.kind, item.name, item.namespace or ""
+            if space and kind not in _CLUSTER_WIDE:
+                self._known.setdefault((kind, name), set()).add(space)
+                every.add(space)
+        self._only = next(iter(every)) if len(every) == 1 else ""
+
+    def of(self, kind: str, name: str) -> str:
+        if kind in _CLUSTER_WIDE:
+            return ""
+        known = self._known.get((kind, name), set())
+        return next(iter(known)) if len(known) == 1 else "" if known else self._only
+
+    def place(self, item: KubernetesObject) -> KubernetesObject:
+        if item.namespace or item.kind == "Event":
+            return item
+        space = self.of(item.kind, item.name)
+        return replace(item, namespace=space) if space else item
+
+    def place_event(self, event: KubernetesEvent) -> KubernetesEvent:
+        space = event.namespace or self.of(event.kind, event.name)
+        return event if space == event.namespace else replace(event, namespace=space)
+
+
 class Cluster:
     """Built once per case; of several dumps of an object the latest counts."""
 
@@ -101,16 +142,18 @@ class Cluster:
         self._parents: dict[tuple[str, str], Gang] = {}
         self._pod_parents: dict[str, Gang] = {}
         self._by_uid: dict[str, Gang] = {}
-        for item in _latest(case.objects):
+        self._spaces = _Namespaces(case.objects)
+        for item in _latest([self._spaces.place(item) for item in case.objects]):
             if item.kind == "Event":
-                self.events.append(Seen(event_of(item.body), item))
+                self.events.append(Seen(self._spaces.place_event(event_of(item.body)), item))
             else:
                 self.objects.setdefault(item.kind, []).append(item)
         self.events.sort(key=lambda seen: (seen.when, seen.event.line))
         self._find_parents()
         for job in case.jobs:
             if job.scheduler == "kubernetes":
-                gang = self.gang(job.kind or "", job.namespace or "", job.name or "")
+                space = job.namespace or self._spaces.of(job.kind or "", job.name or "")
+                gang = self.gang(job.kind or "", space, job.name or "")
                 self.jobs.setdefault(gang.id, []).append(job)
         self._find_pods()
 
@@ -254,7 +297,7 @@ def _latest(objects: list[KubernetesObject]) -> list[KubernetesObject]:
     return list(best.values())
 
 
-def _freshness(item: KubernetesObject) -> tuple[int, int, int]:
+def _freshness(item: KubernetesObject) -> tuple[int, int, int, int]:
     meta = mapping(item.body, "metadata")
     latest = max(
         (rfc3339_ns(c.get("lastTransitionTime")) for c in mappings(item.body, "status", "conditions")), default=NO_TIME
@@ -263,4 +306,6 @@ def _freshness(item: KubernetesObject) -> tuple[int, int, int]:
         integer(meta, "resourceVersion") or 0,
         max(latest, rfc3339_ns(item.body.get("lastTimestamp"))),
         integer(item.body, "count") or 0,
+        # a description tells more than a row of a table
+        len(mapping(item.body, "spec")) + len(mapping(item.body, "status")),
     )

@@ -13,7 +13,7 @@ from typing import Any
 from aiops.detect.scheduler_cluster import Cluster, Pod
 from aiops.detect.scheduler_evidence import Quotes
 from aiops.detect.scheduler_findings import Group, amount, listing
-from aiops.ingest.kubernetes_fields import api_group, integer, mapping, mappings, text
+from aiops.ingest.kubernetes_fields import api_group, integer, mapping, mappings, quantity, text
 from aiops.model.case import KubernetesObject
 from aiops.model.event import NO_TIME, Severity
 from aiops.model.finding import Finding, Role
@@ -34,7 +34,7 @@ class _Stock:
 
 
 def detect_devices(cluster: Cluster, quotes: Quotes) -> list[Finding]:
-    """``sched.claims`` (ROOT; field ``why``: ``no_slices``, ``no_class``, ``tainted``, ``busy`` or ``selector``),
+    """``sched.claims`` (ROOT; field ``why``: ``no_slices``, ``no_class``, ``tainted``, ``busy``, ``mixed`` or ``selector``),
     ``sched.device_tainted`` (CONTEXT), ``sched.compute_domain``, ``sched.clique_split`` and ``sched.bind_failed``."""
     stock = _stock(cluster)
     return [
@@ -90,6 +90,9 @@ def _claims(cluster: Cluster, stock: _Stock, quotes: Quotes) -> Iterator[Finding
         if mapping(claim.body, "status", "allocation") or not waiting:
             continue
         why, numbers, said = _why(cluster, claim, stock)
+        if why == "selector" and _asks_twice(cluster, waiting[0], stock):
+            why = "mixed"
+            said += f". The pod also asks for {waiting[0].gpus} GPUs as nvidia.com/gpu, and no node offers GPUs in both ways"
         gang = waiting[0].gang
         if why is None or (gang.id, why) in told:
             continue
@@ -101,6 +104,21 @@ def _claims(cluster: Cluster, stock: _Stock, quotes: Quotes) -> Iterator[Finding
         )
         group.note(quotes.object(claim, f"no device allocated: {said}", NO_TIME, "devices", "spec"))
         yield group.finding(f"Claim {claim.name} of {gang.id} gets no device: {said}")
+
+
+def _asks_twice(cluster: Cluster, pod: Pod, stock: _Stock) -> bool:
+    """GPUs of the device plugin and by claim at once, where no node has both kinds."""
+    if not pod.gpus:
+        return False
+    nodes = {text(item.body, "spec", "nodeName") for item in stock.devices.values()}
+    offers = [
+        quantity(number) or 0
+        for item in cluster.objects.get("Node", ())
+        if item.name in nodes
+        for key, number in mapping(item.body, "status", "allocatable").items()
+        if str(key).endswith("/gpu")
+    ]
+    return max(offers, default=0) < pod.gpus
 
 
 def _users(cluster: Cluster) -> dict[tuple[str, str], list[Pod]]:

@@ -254,7 +254,7 @@ def _drained(cluster: Cluster, groups: Groups) -> Iterator[Finding]:
     for group in groups.of("sched.node_drained"):
         group.role, group.severity = Role.CONTEXT, Severity.INFO
         why = f": {group.fields['reason']}" if group.fields.get("reason") else ""
-        moved = [pod for pod in cluster.pods.values() if pod.node in group.nodes and _sent_away(pod, group)]
+        moved = [pod for pod in cluster.pods.values() if pod.node in group.nodes and _sent_away(cluster, pod, group)]
         # What was cordoned because it is ill, is no maintenance: the illness is the story.
         group.fields["emptied"] = bool(moved) and not ill & set(group.nodes) and not _HEALTH.search(why)
         if group.fields["emptied"]:
@@ -267,15 +267,15 @@ def _drained(cluster: Cluster, groups: Groups) -> Iterator[Finding]:
         yield group.finding(f"{amount(len(group.nodes), 'node')} cordoned ({listing(group.nodes)}){gone}{why}")
 
 
-def _sent_away(pod: Pod, group: Group) -> bool:
-    """Evicted through the API, or ended within minutes after its node was cordoned."""
+def _sent_away(cluster: Cluster, pod: Pod, group: Group) -> bool:
+    """Evicted through the API, or killed and gone within minutes after its node was cordoned."""
     disrupted = conditions(pod.body).get("DisruptionTarget")
     if is_true(disrupted) and disrupted is not None:
         return text(disrupted, "reason") in ("EvictionByEvictionAPI", "")
-    if group.first == NO_TIME or not pod.gpus and pod.item is not None:
+    if pod.item is not None or not cluster.jobs.get(pod.gang.id) or pod.happened("Preempted", "Evict", "Evicted"):
         return False
-    ended = [seen.event.last for seen in pod.events if seen.event.reason == "Killing" and seen.event.last != NO_TIME]
-    return any(-_CORDON_MARGIN_NS <= ts - group.first <= _DRAIN_NS for ts in ended)
+    ended = [seen.event.last for seen in pod.events if seen.event.reason == "Killing"]
+    return any(NO_TIME in (ts, group.first) or -_CORDON_MARGIN_NS <= ts - group.first <= _DRAIN_NS for ts in ended)
 
 
 def _ooms(cluster: Cluster, groups: Groups) -> Iterator[Finding]:

@@ -55,7 +55,9 @@ def _unplaced(pod: Pod, groups: Groups, quotes: Quotes, largest: int | None) -> 
     waits = is_false(condition) and pod.unscheduled
     if not refused and not waits:
         return
-    message = text(condition, "message") if waits and condition is not None else refused[-1].event.message
+    message = text(condition, "message") if waits and condition is not None else ""
+    if not message and refused:
+        message = refused[-1].event.message
     why = placement_why(message)
     if not pod.unscheduled:
         group = group_for(pod, groups, "sched.pending", reason="FailedScheduling", why=why)
@@ -148,7 +150,7 @@ def _partial_gangs(cluster: Cluster, quotes: Quotes) -> list[Finding]:
     held.update({key: group for key, group in _partial_pod_groups(cluster, quotes).items() if key not in held})
     if len(held) < 2:
         return []
-    starting = _still_starting(cluster, set(held))
+    starting = _still_starting(cluster, set(held)) and not _no_room(cluster, held)
     release = min(held, key=lambda gang_id: (_cost(held[gang_id]), gang_id))
     findings = []
     for gang_id, group in held.items():
@@ -230,6 +232,26 @@ def _still_starting(cluster: Cluster, gangs: set[str]) -> bool:
         and max(times) - max(placed) < _PROGRESS_NS
         and max(times) > max(pod_event for pod_event in placed)
     )
+
+
+def _no_room(cluster: Cluster, held: dict[str, Group]) -> bool:
+    """The gangs hold all GPUs among themselves: whatever comes, none of them can complete."""
+    size: dict[str, int] = {}
+    for item in cluster.objects.get("Node", ()):
+        found = mapping(item.body, "status", "allocatable")
+        if found:  # a table does not tell
+            size[item.name] = sum(int(quantity(n) or 0) for key, n in found.items() if str(key).endswith("/gpu"))
+    for pod in cluster.pods.values():
+        if pod.node is None or pod.ended or not pod.gpus:
+            continue
+        stays = pod.gang.id in held and not text(mapping(pod.body, "metadata"), "deletionTimestamp")
+        if not stays or pod.node not in size:
+            return False
+        size[pod.node] -= pod.gpus
+    smallest = min(
+        (pod.gpus for pod in cluster.pods.values() if pod.gang.id in held and pod.unscheduled and pod.gpus), default=0
+    )
+    return bool(size) and max(size.values()) < smallest
 
 
 def _partial_pod_groups(cluster: Cluster, quotes: Quotes) -> dict[str, Group]:

@@ -9,6 +9,7 @@ from typing import BinaryIO
 from aiops.ingest.bug_report import is_bug_report, keep_logs
 from aiops.ingest.case_yaml import Declared, is_case_yaml, read_case_yaml
 from aiops.ingest.checkpoints import LISTING, set_apart, sniff_listing
+from aiops.ingest.cluster_dump import with_logs
 from aiops.ingest.describe import boot_time, describe, hosts_of_trees
 from aiops.ingest.duplicates import digest, parts_of_others
 from aiops.ingest.facts import Facts, facts_of
@@ -65,7 +66,7 @@ def find_sources(case: Case, spool: Spool, names: list[str], progress: Progress)
     facts.file_times = {name: how for name, (_, _, how) in spool.stated.items()}
     found: list[_Found] = []
     same: dict[str, str] = {}
-    for name, path in plain:
+    for name, path in with_logs(plain, spool):
         if name in parts:
             continue
         try:

@@ -76,12 +76,12 @@ def read_objects(source: Source, data: bytes, case: Case) -> None:
     data = plain_text(data)
     source.lines = source.lines or data.count(b"\n")
     placement = Placement(case, source)
-    if sniff_kubectl(data[:20_000].decode("utf-8", "replace")):
+    if form := sniff_kubectl(data[:20_000].decode("utf-8", "replace")):
         known = len(case.objects)
         for body, line in text_objects(data.decode()):
             _add(body, "", line, source, case, placement)
-        if len(case.objects) == known:
-            case.coverage.problems.append(Problem(source.name, "no object could be read from this output of kubectl"))
+        if len(case.objects) == known and form == "kubectl-describe":
+            case.coverage.problems.append(Problem(source.name, "no object could be read from this description"))
     else:
         _read_documents(source, data, case, placement)
     placement.settle()

@@ -15,6 +15,8 @@ _BLANK = re.compile(r"[\s,]*")
 _YAML_ITEMS = re.compile(rb"^items:[ \t]*\r?$", re.MULTILINE)
 _YAML_ITEM = re.compile(rb"^([ \t]*)- ", re.MULTILINE)
 _YAML_DOCUMENT = re.compile(rb"^---(?:[ \t].*)?\r?$", re.MULTILINE)
+_LOG_START = "==== START logs for container "
+_LOG_END = "\n==== END logs for container "
 _MAX_PROBLEMS = 20
 _MAX_RESUMES = 200
 """Failures after which a list is given up: each costs a pass over the text above it."""
@@ -151,8 +153,16 @@ def _read_json_items(text: str, at: int, lines: _Lines, found: Documents) -> Non
 
 
 def _skip(text: str, at: int) -> int:
-    match = _BLANK.match(text, at)
-    return match.end() if match else at
+    """Behind blanks, and behind the logs that ``kubectl cluster-info dump`` prints between the objects."""
+    while True:
+        match = _BLANK.match(text, at)
+        at = match.end() if match else at
+        if not text.startswith(_LOG_START, at):
+            return at
+        end = text.find(_LOG_END, at)
+        at = text.find("\n", end + 1) if end >= 0 else -1
+        if at < 0:
+            return len(text)
 
 
 def _position(error: Exception, default: int) -> int:

@@ -153,15 +153,20 @@ def seen_of(text: str) -> tuple[float | None, int]:
     return (age_seconds(seen[1]), int(seen[2] or 1)) if seen else (None, 1)
 
 
+def _kind(shown: str) -> str:
+    """``kubectl get events`` writes kinds in lower case, ``kubectl events`` as they are."""
+    return _KINDS.get(shown.lower()) or (shown.capitalize() if shown.islower() else shown)
+
+
 def _event(row: Row) -> dict[str, Any] | None:
     kind, slash, name = row.get("OBJECT", "").partition("/")
     if not slash:
         return None
     age, count = seen_of(row.get("LAST SEEN", ""))
     component, _, host = row.get("SOURCE", "").partition(", ")
-    about: dict[str, Any] = {"kind": _KINDS.get(kind, kind.capitalize()), "name": name}
+    about: dict[str, Any] = {"kind": _kind(kind), "name": name}
     namespace = row.get("NAMESPACE", "")
-    if namespace and kind != "node":
+    if namespace and about["kind"] != "Node":
         about["namespace"] = namespace
     body: dict[str, Any] = {
         "kind": "Event",
@@ -173,7 +178,8 @@ def _event(row: Row) -> dict[str, Any] | None:
         "count": max(count, _count(row.get("COUNT", "")) or 1),
     }
     if component:
-        body["source"] = {"component": component} | ({"host": host} if host else {})
+        # Of other components the second word is the program's own instance.
+        body["source"] = {"component": component} | ({"host": host} if component == "kubelet" and host else {})
     if age is not None:
         body["ageSeconds"] = age
     return body

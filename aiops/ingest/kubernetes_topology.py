@@ -25,6 +25,8 @@ class Placement:
         for job in case.jobs:
             if job.scheduler == SCHEDULER:
                 self._jobs.setdefault(job.id, []).append(job)
+        self._bare = {(job.kind, job.name) for jobs in self._jobs.values() for job in jobs if job.namespace is None}
+        self._spaced = {(job.kind, job.name) for jobs in self._jobs.values() for job in jobs if job.namespace}
         self._touched: set[int] = set()
 
     def add(self, item: KubernetesObject) -> None:
@@ -44,6 +46,8 @@ class Placement:
         return True
 
     def _job(self, job: Job) -> None:
+        if self._told_without_namespace(job):
+            return
         known = self._jobs.setdefault(job.id, [])
         for index, old in enumerate(known):
             implied = bool(old.fields.get("implied"))
@@ -63,6 +67,24 @@ class Placement:
             job.fields = {**job.fields, **{key: sibling.fields[key] for key in _FROM_PODS if key in sibling.fields}}
         known.append(job)
         self._case.jobs.append(job)
+
+    def _told_without_namespace(self, job: Job) -> bool:
+        """True for a row of a table that does not name the namespace, if the job is known with one.
+
+        If it is the other way round, the row's job makes way.
+        """
+        key = (job.kind, job.name)
+        if job.namespace is None:
+            self._bare.add(key)
+            return key in self._spaced
+        self._spaced.add(key)
+        if key in self._bare:
+            self._bare.remove(key)
+            for old in self._jobs.get(job.name or "", [])[:]:
+                if old.namespace is None and old.kind == job.kind and not old.fields.get("implied"):
+                    del self._case.jobs[_position(self._case.jobs, old)]
+                    self._jobs[old.id].remove(old)
+        return False
 
     def _pod(self, item: KubernetesObject) -> None:
         gang = direct_gang(item.body, "Pod") or Gang(item.namespace or "", item.name, "Pod")

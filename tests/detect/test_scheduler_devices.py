@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from detect.scheduler_case import find, job, listing, load, one, pending, pod
+from detect.scheduler_case import find, job, listing, load, node, one, pending, pod
 
 from aiops.model import Role
 
@@ -81,6 +81,15 @@ def test_why_a_claim_waits(tmp_path: Path, objects: list[dict[str, Any]], why: s
 def test_claims_that_wait_because_all_devices_are_in_use_do_not_blame_the_driver(tmp_path: Path) -> None:
     objects = [slice_of("gpu.nvidia.com", "gpu-0"), claim("b", "gpu-0"), claim("want"), waiting()]
     assert one(load(tmp_path, listing(GPU_CLASS, *objects)), "sched.unschedulable").fields["why"] == "insufficient"
+
+
+def test_a_pod_that_asks_for_gpus_in_both_ways(tmp_path: Path) -> None:
+    both = waiting()
+    both["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "8"}}
+    objects = [GPU_CLASS, claim("want"), both, slice_of("gpu.nvidia.com", "gpu-0")]
+    nodes = [node("n1", allocatable={"cpu": "192"}), node("n2", allocatable={"nvidia.com/gpu": "8"})]
+    found = one(load(tmp_path, listing(*objects, *nodes)), "sched.claims")
+    assert found.fields["why"] == "mixed" and "no node offers GPUs in both ways" in found.text
 
 
 def test_a_class_that_does_not_exist_and_a_taint_rule(tmp_path: Path) -> None:

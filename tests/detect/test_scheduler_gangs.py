@@ -49,6 +49,17 @@ def test_gangs_that_are_still_starting(tmp_path: Path) -> None:
     assert {f.role for f in find(case)["sched.gang_partial"]} == {Role.CONTEXT}
 
 
+def test_gangs_that_hold_all_gpus_cannot_be_starting(tmp_path: Path) -> None:
+    placed = event("Scheduled", "Pod", "a-0-x", "Successfully assigned ml/a-0-x to n1", type="Normal")
+    last = event("Pulled", "Pod", "a-0-x", "ok", "2026-08-01T08:00:20Z", type="Normal")
+    pods = [*gang("a", 1, 2, 1), *gang("b", 1, 2, 2), placed, last]
+    nodes = [node(f"n{i}", allocatable={"nvidia.com/gpu": "8"}) for i in (1, 2)]
+    assert {f.role for f in find(load(tmp_path, listing(*pods, *nodes)))["sched.gang_partial"]} == {Role.ROOT}
+    room = node("n3", allocatable={"nvidia.com/gpu": "8"})
+    found = find(load(tmp_path, listing(*pods, *nodes, room)))["sched.gang_partial"]
+    assert {f.role for f in found} == {Role.CONTEXT}, "there is room for the rest"
+
+
 def test_volcano_phase_unknown_is_a_partial_gang(tmp_path: Path) -> None:
     def group(name: str) -> dict[str, Any]:
         return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from detect.scheduler_case import condition, event, find, listing, load, node, one, pod
+from detect.scheduler_case import condition, event, find, job, listing, load, node, one, pod
 
 from aiops.detect.scheduler_messages import oom_victim
 from aiops.model import Role
@@ -88,9 +88,13 @@ def test_pods_that_ended_just_after_the_cordon_were_drained(tmp_path: Path) -> N
     cordoned["spec"] = {"unschedulable": True, "taints": [taint]}
     placed = event("Scheduled", "Pod", "a-0-x2k9z", "Successfully assigned ml/a-0-x2k9z to n1", "2026-08-01T06:00:00Z")
     killed = event("Killing", "Pod", "a-0-x2k9z", "Stopping container main", "2026-08-01T08:00:20Z", type="Normal")
-    assert one(load(tmp_path, listing(cordoned, placed, killed)), "sched.node_drained").fields["emptied"] is True
+    assert (
+        one(load(tmp_path, listing(cordoned, job("a"), placed, killed)), "sched.node_drained").fields["emptied"] is True
+    )
     early = killed | {"lastTimestamp": "2026-08-01T07:00:00Z"}
-    assert one(load(tmp_path, listing(cordoned, placed, early)), "sched.node_drained").fields["emptied"] is False
+    assert (
+        one(load(tmp_path, listing(cordoned, job("a"), placed, early)), "sched.node_drained").fields["emptied"] is False
+    )
 
 
 def test_the_taint_manager_only_carries_out_what_the_node_suffered(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from detect.scheduler_case import event, job, listing, load, pod
 
+from aiops.config import Settings
+from aiops.ingest import open_case
 from aiops.ingest.kubernetes import sniff_kubernetes
 from aiops.ingest.kubernetes_topology import pod_nodes
 from aiops.model import NO_TIME, Severity, TimeQuality
@@ -300,3 +302,27 @@ def test_a_list_of_thousands_of_events_is_read_whole(tmp_path: Path) -> None:
     lines = (tmp_path / "f0").read_text().splitlines()
     assert all(case.objects[i].name in lines[case.objects[i].line - 1] for i in (0, 2_500, 4_999))
     assert case.events[0].ts != NO_TIME
+
+
+def test_cluster_dump_on_standard_output(tmp_path: Path) -> None:
+    """Objects behind the logs are read, and each container's log is a file of its own."""
+    log = "[rank1]: Traceback (most recent call last):\n[rank1]: ValueError: bad {\n"
+    dump = (
+        json.dumps({"kind": "PodList", "apiVersion": "v1", "items": [pod("a-0-x", "a", node="n1")]}, indent=4)
+        + "\n==== START logs for container main of pod ml/a-0-x ====\n"
+        + log
+        + "==== END logs for container main of pod ml/a-0-x ====\n"
+        + "==== START logs for container side of pod ml/a-0-x ====\n==== END logs for container side of pod ml/a-0-x ====\n"
+        + json.dumps(
+            {"kind": "EventList", "apiVersion": "v1", "items": [event("Killing", "Pod", "a-0-x", "x")]}, indent=4
+        )
+    )
+    (tmp_path / "dump").write_text(dump)
+    with open_case([tmp_path / "dump"], Settings()) as case:
+        assert [item.kind for item in case.objects] == ["Pod", "Event"]
+        assert sorted((source.name, source.kind) for source in case.sources) == [
+            ("dump", "kubernetes"),
+            ("dump!ml/a-0-x/main.log", "training"),
+        ]
+        assert not case.coverage.problems
+        assert case.read(next(s.index for s in case.sources if s.kind == "training"), 0, 1000) == log.encode()

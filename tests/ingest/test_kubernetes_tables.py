@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from detect.scheduler_case import load
+from detect.scheduler_case import find, job, listing, load, pending, pod
 
 from aiops.ingest.kubernetes_tables import age_seconds
 from aiops.model import NO_TIME, TimeQuality
@@ -125,3 +125,21 @@ def test_events_with_all_columns(tmp_path: Path) -> None:
     )
     case = load(tmp_path, text)
     assert (case.events[0].count, case.events[0].node, case.events[0].fields["component"]) == (31, "n7", "kubelet")
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_table_without_namespaces_makes_no_second_job(tmp_path: Path, order: tuple[int, int]) -> None:
+    files = ["NAME   STATUS    COMPLETIONS   DURATION   AGE\na      Running   0/2           5m         5m\n", job("a")]
+    case = load(tmp_path, *(files[i] for i in order))
+    assert [found.id for found in case.jobs] == ["ml/a"]
+
+
+def test_objects_without_namespace_are_those_of_the_only_one(tmp_path: Path) -> None:
+    events = (
+        "LAST SEEN   TYPE      REASON             OBJECT        MESSAGE\n"
+        "3m          Warning   FailedScheduling   pod/a-1-x     0/6 nodes are available: 6 Insufficient nvidia.com/gpu.\n"
+    )
+    waits = pod("a-1-x", "a", phase="Pending", status=pending(""))
+    found = find(load(tmp_path, events, PODS, listing(waits, job("a"))))["sched.unschedulable"]
+    assert ("ml/a", "insufficient") in [(f.job, f.fields["why"]) for f in found]
+    assert all((f.job or "").startswith("ml/") for f in found)
