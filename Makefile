@@ -8,7 +8,7 @@ OUT ?= out
 export UV_SYSTEM_CERTS = 1
 export UV_NATIVE_TLS = 1
 
-.PHONY: analyze test lint types bench casebook schema dashboard wheel clean
+.PHONY: analyze test control-plane lint types bench casebook schema dashboard wheel clean
 
 analyze: $(VENV)/.ready ## analyse a bundled incident: report in the terminal, HTML page in $(OUT)
 	@mkdir -p $(OUT)
@@ -17,7 +17,10 @@ analyze: $(VENV)/.ready ## analyse a bundled incident: report in the terminal, H
 	  [ $$code -eq 0 ] || [ $$code -eq 10 ] || [ $$code -eq 11 ]
 
 test: $(VENV)/.ready ## run the tests; those of real servers skip where a program is missing
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist loadgroup
+
+control-plane: $(VENV)/.ready ## build the programs of the Kubernetes tests once (minutes; needs Go)
+	nice $(BIN)/python tests/services/kubernetes/programs.py
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .

@@ -124,7 +124,10 @@ class _Namespaces:
         if item.namespace or item.kind == "Event":
             return item
         space = self.of(item.kind, item.name)
-        return replace(item, namespace=space) if space else item
+        if not space:
+            return item
+        body = {**item.body, "metadata": {**mapping(item.body, "metadata"), "namespace": space}}
+        return replace(item, namespace=space, body=body)
 
     def place_event(self, event: KubernetesEvent) -> KubernetesEvent:
         space = event.namespace or self.of(event.kind, event.name)
@@ -294,7 +297,9 @@ def _latest(objects: list[KubernetesObject]) -> list[KubernetesObject]:
         old = best.get(key)
         if old is None or _freshness(item) > _freshness(old):
             best[key] = item
-    return list(best.values())
+    whole = {key[:3] for key in best if key[3]}
+    # A row of a table adds nothing to the object itself, but for the node of a pod and the present state of a node.
+    return [item for key, item in best.items() if key[3] or key[0] in ("Pod", "Node") or key[:3] not in whole]
 
 
 def _freshness(item: KubernetesObject) -> tuple[int, int, int, int]:

@@ -102,7 +102,9 @@ def _claims(cluster: Cluster, stock: _Stock, quotes: Quotes) -> Iterator[Finding
             job=gang.id,
             fields={"workload": f"{gang.kind or 'workload'} {gang.id}", "why": why, "claim": claim.name, **numbers},
         )
-        group.note(quotes.object(claim, f"no device allocated: {said}", NO_TIME, "devices", "spec"))
+        group.note(
+            quotes.object(claim, "devices are asked for, none is allocated", NO_TIME, "deviceClassName", "Device Class")
+        )
         yield group.finding(f"Claim {claim.name} of {gang.id} gets no device: {said}")
 
 

@@ -300,6 +300,11 @@ def _named_nodes(message: str) -> list[str]:
 
 def _events(cluster: Cluster, known: set[str], groups: Groups, quotes: Quotes) -> None:
     """Events add to what conditions say; they speak alone only of workloads whose object was not collected."""
+    ready = {
+        cluster.gang("Workload", item.namespace or "", item.name).id
+        for item in cluster.objects.get("Workload", ())
+        if is_true(conditions(item.body).get("PodsReady")) or is_true(conditions(item.body).get("Finished"))
+    }
     last_word: dict[str, tuple[float, str]] = {}
     refused: dict[str, Seen] = {}
     for seen in cluster.events:
@@ -316,7 +321,10 @@ def _events(cluster: Cluster, known: set[str], groups: Groups, quotes: Quotes) -
             reason = event.reason.removeprefix("EvictedDueTo")
             reason = _DEACTIVATED.get(reason.removeprefix("DeactivationDueTo").removeprefix("DeactivatedDueTo"), reason)
             sign = {"Preempted": "sched.preempted", "PodsReadyTimeout": "sched.pods_ready_timeout"}.get(reason)
-            if gang_id not in known or any(group.job == gang_id for group in groups.of(sign or "sched.evicted")):
+            told = any(group.job == gang_id for group in groups.of(sign or "sched.evicted"))
+            # Requeued, it may be admitted again when it is looked at, and still not be ready.
+            again = reason == "PodsReadyTimeout" and gang_id not in ready
+            if gang_id not in known or told or again:
                 _lost(
                     cluster,
                     groups,

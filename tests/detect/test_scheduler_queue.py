@@ -300,3 +300,15 @@ def test_deletion_by_a_person_is_a_cancel(tmp_path: Path) -> None:
     )
     found = one(case, "sched.cancelled")
     assert (found.job, found.fields["by"]) == ("ml/a", "mia@example.com")
+
+
+@pytest.mark.parametrize("ready", ["True", "False"])
+def test_a_workload_that_is_admitted_again_after_the_time_out(tmp_path: Path, ready: str) -> None:
+    again = workload(
+        "job-a-1f2c3", condition("Admitted", "True", "Admitted"), condition("PodsReady", ready, "WaitForStart")
+    )
+    told = event(
+        "EvictedDueToPodsReadyTimeout", "Workload", "job-a-1f2c3", "Exceeded the PodsReady timeout ml/job-a-1f2c3"
+    )
+    found = find(load(tmp_path, listing(again, told)))
+    assert ("sched.pods_ready_timeout" in found) == (ready == "False")

@@ -21,3 +21,23 @@ def need(program: str, *alternatives: str) -> str:
     if os.environ.get("AIOPS_TEST_NO_SKIP") == "1":
         pytest.fail(reason)
     pytest.skip(reason)
+
+
+def need_kubernetes() -> None:
+    """The programs of a control plane.
+
+    Where skipping is forbidden they are built (minutes), else the test skips and says how to build them.
+    """
+    from services.kubernetes.programs import PACKAGES, BuildError, are_built, build
+
+    need("openssl")
+    need("go")
+    if all(map(are_built, PACKAGES)):
+        return
+    if os.environ.get("AIOPS_TEST_NO_SKIP") != "1":
+        pytest.skip("needs the control plane's programs: build them once with make control-plane")
+    try:
+        for module in PACKAGES:
+            build(module)
+    except BuildError as error:
+        pytest.fail(str(error))
