@@ -1,4 +1,4 @@
-"""GPU metrics by name: DCGM fields with their old and new names, and the columns of common CSV exports."""
+"""GPU metrics by name: DCGM fields with their old and new names, columns of tables, and places in ``nvidia-smi -q``."""
 
 from __future__ import annotations
 
@@ -44,6 +44,8 @@ class MetricNames:
     fields: dict[str, MetricField]
     metrics: dict[str, Name]
     columns: dict[str, Name]
+    smi: dict[str, Name]
+    """By path in the output of ``nvidia-smi -q``, as text or as XML: ``remapped_rows/pending``."""
 
 
 @functools.cache
@@ -52,6 +54,7 @@ def metric_names() -> MetricNames:
     fields: dict[str, MetricField] = {}
     metrics: dict[str, Name] = {}
     columns: dict[str, Name] = {}
+    smi: dict[str, Name] = {}
     with open(catalog_dir() / "dcgm_fields.csv", encoding="utf-8", newline="") as handle:
         for row in csv.DictReader(handle):
             aliases = [row["name"], *row["aliases"].split()]
@@ -67,7 +70,8 @@ def metric_names() -> MetricNames:
             metrics.update(_named(field, aliases))
             columns.update(_named(field, row["columns"].split()))
             columns.update((column_key(name), Name(field)) for name in field.names if name.startswith("DCGM_"))
-    return MetricNames(fields, metrics, columns)
+            smi.update(_named(field, row["smi"].split()))
+    return MetricNames(fields, metrics, columns, smi)
 
 
 def column_key(header: str) -> str:

@@ -110,7 +110,8 @@ class Proof:
             known = metric_names().fields.get(name)
             place = file.sample(known.names if known else (name,), block.entities[e], moment)
         elif line and np.isnan(block.values[f, e, at + 1 :]).all():
-            place = Place(line, file.offset(line), text if "{" in text else "")
+            verbatim = "{" in text or source.format.startswith("nvidia-smi")
+            place = Place(line, file.offset(line), text if verbatim else "")
         else:
             place = file.row(text, moment)
         if place is None:

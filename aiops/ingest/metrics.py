@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 from aiops.ingest.metrics_block import SeriesBuilder
+from aiops.ingest.metrics_smi import FORMATS as SMI_FORMATS
+from aiops.ingest.metrics_smi import read_smi, sniff_smi
 from aiops.model import Case, Source
 
 _SERIES = re.compile(rb'"metric"\s*:\s*\{')
@@ -21,7 +23,7 @@ _LINES = 60
 
 
 def sniff_metrics(head: bytes) -> str | None:
-    """``prometheus_json``, ``exposition`` or ``gpu_csv`` by the first bytes of a file, or ``None``.
+    """``prometheus_json``, ``exposition``, ``gpu_csv`` or a form of `metrics_smi` by the first bytes, or ``None``.
 
     Args:
         head: beginning of the content; 4 KiB are enough as a rule, more than 64 KiB are not looked at.
@@ -29,6 +31,9 @@ def sniff_metrics(head: bytes) -> str | None:
     head = head[:_HEAD].removeprefix(b"\xef\xbb\xbf").lstrip()
     if b"\0" in head[:256] or not head:
         return None
+    smi = sniff_smi(head)
+    if smi is not None:
+        return smi
     if head[:1] in b"{[":
         series = _SERIES.search(head) and _VALUES.search(head)
         empty = b'"data"' in head and b'"resultType"' in head
@@ -49,6 +54,7 @@ def read_metrics(source: Source, data: bytes | memoryview, case: Case) -> None:
     content = bytes(data).removeprefix(b"\xef\xbb\xbf")
     builder = SeriesBuilder(source, case)
     form = sniff_metrics(content[:_HEAD])
+    source.format = source.format or form or ""
     if form == "prometheus_json":
         from aiops.ingest.metrics_prometheus import read_prometheus
 
@@ -57,6 +63,8 @@ def read_metrics(source: Source, data: bytes | memoryview, case: Case) -> None:
         from aiops.ingest.metrics_exposition import read_exposition
 
         read_exposition(builder, content)
+    elif form in SMI_FORMATS:
+        read_smi(builder, source, case, content)
     elif form == "gpu_csv":
         from aiops.ingest.metrics_csv import read_csv
 
@@ -65,7 +73,7 @@ def read_metrics(source: Source, data: bytes | memoryview, case: Case) -> None:
         builder.problem("no metric samples in a format that is known")
     if not builder.finish() and form is not None:
         builder.problem("no metric samples in it")
-    if form in ("exposition", "gpu_csv") and not source.lines:
+    if form not in (None, "prometheus_json") and not source.lines:
         source.lines = content.count(b"\n") + (not content.endswith(b"\n"))
 
 

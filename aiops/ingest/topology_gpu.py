@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 
-from aiops.ingest.describe import host_in_name
+from aiops.ingest.console import host_of_output
 from aiops.ingest.prefix import ANSI
 from aiops.ingest.topology_lines import TopologyFile
-from aiops.model.entity import is_host_name
 
 _HEAD = re.compile(rb"^[ \t]*(?:\x1b\[[\d;]*m)*[ \t]*GPU0[ \t]", re.MULTILINE)
 _ROW = re.compile(rb"^GPU0[ \t]+X[ \t]", re.MULTILINE)
@@ -17,7 +16,6 @@ _MATRIX_LINE = re.compile(
 _CELL = re.compile(r"X|SYS|NODE|PHB|PXB|PIX|NV\d{1,3}|N/A|C2C")
 _DEVICE = re.compile(r"(GPU\d{1,3}|NIC\d{1,3}|mlx\d_\w{1,20})$")
 _LEGEND = re.compile(r"^\s*(NIC\d{1,3}):\s*([\w.-]{1,64})\s*$")
-_HOST_LINE = re.compile(r"(?:^|\s)(?:host(?:name)?[:=] *|\S+@)([A-Za-z0-9][\w.-]{0,200}?)(?=[:~\s]|$)", re.IGNORECASE)
 _TOOL = re.compile(r"(?:nvidia[-_.]?smi|topo(?:logy)?|matrix|-m)(?=[-_. ]|$)[-_. ]?", re.IGNORECASE)
 NEARNESS = ("PIX", "PXB", "PHB", "NODE", "SYS")
 """Best first: one PCIe bridge, several, a host bridge, one NUMA node, across NUMA nodes."""
@@ -37,7 +35,7 @@ def read_gpu_matrix(file: TopologyFile) -> None:
     columns: list[str] = []
     rows: dict[int, dict[str, str]] = {}
     legend: dict[str, str] = {}
-    host: str | None = None
+    outside: list[str] = []
     for number, raw in enumerate(file.text().splitlines(), 1):
         line = ANSI.sub(b"", raw.encode()).decode("utf-8", "replace")
         words = line.split()
@@ -56,9 +54,9 @@ def read_gpu_matrix(file: TopologyFile) -> None:
                 if not _DEVICE.match(word):
                     break  # CPU Affinity, NUMA Affinity
                 columns.append(word)
-        elif host is None and (named := _HOST_LINE.search(line)) and is_host_name(named[1]):
-            host = named[1]
-    node = file.source.node or host or host_in_name(_TOOL.sub("", file.source.name))
+        else:
+            outside.append(line)
+    node = host_of_output(file.source, outside, _TOOL)
     if node is None:
         file.problem("which host this matrix is from is not told: state it in case.yaml (files: node)")
         return
