@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from aiops.catalog.model import Catalog, Confidence
-from aiops.correlate.hypotheses import build_hypotheses
+from aiops.correlate.hypotheses import AFTERMATH_MARGIN_S, build_hypotheses
 from aiops.correlate.model import Hypothesis, IncidentDraft, JobScope, Suspect, Term
 from aiops.correlate.scope import find_scope, in_scope, scope_of_cause
 from aiops.model.case import Case
@@ -16,6 +16,8 @@ __all__ = ["Hypothesis", "IncidentDraft", "JobScope", "Suspect", "confidence_fea
 
 ENOUGH = 2.5
 """Score below which a hypothesis is no incident on its own."""
+SPECIFIC = 2.0
+"""Weight of a sign that says something by itself; 1 is nearly nothing."""
 TOGETHER_S = 600.0
 """The same fault on two machines within this time is one incident."""
 MOST_OTHERS = 5
@@ -42,7 +44,13 @@ def correlate(case: Case, findings: list[Finding], catalog: Catalog) -> list[Inc
     _set_confidence(hypotheses, catalog.confidence)
     best = hypotheses[0]
     twins = _twins(best, hypotheses)
-    verdict = "inconclusive" if best.failure.id in UNDECIDED or best.score < 1.5 else "incident"
+    verdict = "incident"
+    if best.failure.id in UNDECIDED or best.score < 1.5 or _rests_on_hints(best):
+        verdict = "inconclusive"
+    unanswered = _unanswered(best, findings, scope, catalog)
+    if unanswered:
+        verdict = "inconclusive"
+        best.against += [f"does not explain: {f.text}" for f in unanswered[:3]]
     in_job = [f for f in findings if in_scope(f, scope)]
     scope = scope_of_cause(case, scope, best.causes[0])
     best.suspect.job = scope.job
@@ -58,7 +66,7 @@ def correlate(case: Case, findings: list[Finding], catalog: Catalog) -> list[Inc
 
 
 def _nobody_knows(findings: list[Finding], scope: JobScope, catalog: Catalog) -> list[Hypothesis]:
-    """The job failed and no sign of a cause is there: say so, with what shows the failure."""
+    """The job failed or cannot start, and no sign of a cause is there: say so, with what shows it."""
     failure = catalog.failures.get("unk.none")
     shown = [f for f in findings if in_scope(f, scope) and _shows_failure(f)]
     if failure is None or not shown:
@@ -67,8 +75,37 @@ def _nobody_knows(findings: list[Finding], scope: JobScope, catalog: Catalog) ->
         key=lambda f: (f.sign not in ("py.exception", "job.died", "sched.job_failed"), f.first == NO_TIME, f.first)
     )
     hypothesis = Hypothesis(failure, Suspect("unknown", job=scope.job), shown[:3], explained=shown[3:])
-    hypothesis.terms.append(Term("sign", 1.0, f"the job failed and nothing says why: {shown[0].text}", (shown[0].id,)))
+    waits = all(f.sign == "sched.unschedulable" for f in shown)
+    what = "the job does not start" if waits else "the job failed"
+    hypothesis.terms.append(Term("sign", 1.0, f"{what} and nothing says why: {shown[0].text}", (shown[0].id,)))
     return [hypothesis]
+
+
+def _rests_on_hints(best: Hypothesis) -> bool:
+    """A machine is not blamed for a hint: one of its signs must be specific by itself."""
+    strongest = max((term.value for term in best.terms if term.name == "sign"), default=0.0)
+    return best.hardware and strongest < SPECIFIC
+
+
+def _unanswered(best: Hypothesis, findings: list[Finding], scope: JobScope, catalog: Catalog) -> list[Finding]:
+    """Errors at least as grave as the sign of the winner that no class knows and that the winner does not explain.
+
+    They may be the real cause: a trouble that merely lies beside them must not be blamed. What began clearly after the
+    winner's first sign may be its consequence.
+    """
+    if not best.hardware:
+        return []
+    told = {f.id for f in (*best.causes, *best.explained)}
+    gravest = max(f.severity for f in best.causes)
+    found = []
+    for f in findings:
+        if f.role != Role.ROOT or f.id in told or f.sign in catalog.causes_by_sign or not in_scope(f, scope):
+            continue
+        late = 0.0 if NO_TIME in (f.first, best.began) else (f.first - best.began) / 1e9
+        after = late > (TOGETHER_S if f.severity > gravest else AFTERMATH_MARGIN_S)
+        if f.severity >= max(Severity.ERROR, gravest) and not (after and best.failure.explains_death):
+            found.append(f)
+    return found
 
 
 def _twins(best: Hypothesis, hypotheses: list[Hypothesis]) -> list[Hypothesis]:
@@ -122,6 +159,10 @@ def _shows_failure(finding: Finding) -> bool:
     """The job died, somebody heard of it, or a process ended in an exception that nobody survived."""
     if finding.sign in _FAILURES:
         return True
+    if finding.sign == "sched.container_exit":
+        return finding.fields.get("exit_code") not in (None, 0) or bool(finding.fields.get("signal"))
+    if finding.sign == "sched.unschedulable":
+        return finding.role == Role.ROOT
     if finding.sign in ("py.exception", "data.exception"):
         return not finding.fields.get("survived")
     return finding.role == Role.ECHO and finding.severity >= Severity.ERROR

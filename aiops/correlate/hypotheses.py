@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from aiops.catalog.model import Catalog, FailureClass, Sign
+from aiops.correlate.clocks import Apart, clock_uncertainty
 from aiops.correlate.model import Hypothesis, JobScope, Suspect, Term
 from aiops.correlate.scope import in_scope, may_be_cause
 from aiops.model.case import Case
@@ -51,6 +52,7 @@ def build_hypotheses(
                 )
                 signs.setdefault(key, []).append((cause.weight, finding))
     hypotheses = []
+    apart = clock_uncertainty(case)
     merged = _merge_places(signs)
     strongest = _strongest(merged)
     of_class: dict[str, set[str]] = {}
@@ -59,7 +61,7 @@ def build_hypotheses(
     for key, pairs in merged.items():
         pairs.sort(key=lambda pair: (-pair[0], pair[1].first == NO_TIME, pair[1].first, pair[1].id))
         hypotheses.append(
-            _hypothesis(case, catalog.failures[key[0]], pairs, findings, scope, strongest, of_class[key[0]])
+            _hypothesis(case, catalog.failures[key[0]], pairs, findings, scope, strongest, of_class[key[0]], apart)
         )
     hypotheses.sort(key=lambda h: (-round(h.score, 6), h.began == NO_TIME, h.began, h.failure.id, h.suspect.node or ""))
     return hypotheses
@@ -103,6 +105,7 @@ def _hypothesis(
     scope: JobScope,
     strongest: Mapping[str, float],
     of_class: set[str],
+    apart: Apart,
 ) -> Hypothesis:
     causes = [finding for _, finding in pairs]
     hypothesis = Hypothesis(failure, _suspect(case, failure, causes, scope), causes)
@@ -125,8 +128,8 @@ def _hypothesis(
     if failure.prior:
         hypothesis.terms.append(Term("prior", failure.prior, "how common this class is"))
     _explain(hypothesis, findings, scope)
-    _rank_from_followers(case, hypothesis)
-    _order_in_time(hypothesis, findings, scope, strongest)
+    _rank_from_followers(case, hypothesis, findings, scope)
+    _order_in_time(hypothesis, findings, scope, strongest, apart)
     _contradict(hypothesis, findings, scope)
     _miss_predictions(case, hypothesis, findings)
     _leave_unexplained(hypothesis, strongest, [f for f in findings if f.id not in of_class])
@@ -200,7 +203,7 @@ def failure_time(findings: list[Finding], scope: JobScope) -> int:
 
 
 def _order_in_time(
-    hypothesis: Hypothesis, findings: list[Finding], scope: JobScope, strongest: Mapping[str, float]
+    hypothesis: Hypothesis, findings: list[Finding], scope: JobScope, strongest: Mapping[str, float], apart: Apart
 ) -> None:
     began = hypothesis.began
     if began == NO_TIME:
@@ -213,7 +216,9 @@ def _order_in_time(
     ]
     failed = failure_time(findings, scope)
     harmless = failed != NO_TIME and not hypothesis.failure.explains_death
-    if not harmless and not any(f.first < began for f in rivals):
+    head = next((f for f in hypothesis.causes if f.first == began), hypothesis.causes[0])
+    # two events closer than their clocks agree have no order
+    if not harmless and not any(f.first < began - apart(f, head) * 1e9 for f in rivals):
         hypothesis.terms.append(Term("comes first", FIRST, "no other sign that it does not explain is earlier"))
     if failed != NO_TIME and began > failed + AFTERMATH_MARGIN_S * 1e9 and hypothesis.failure.explains_death:
         late = (began - failed) / 1e9
@@ -304,7 +309,12 @@ def _suspect(case: Case, failure: FailureClass, causes: list[Finding], scope: Jo
     return suspect
 
 
-def _rank_from_followers(case: Case, hypothesis: Hypothesis) -> None:
+def _cuda_errors(findings: list[Finding], scope: JobScope) -> list[Finding]:
+    """CUDA errors of the job's ranks; running out of memory is no sign of a GPU."""
+    return [f for f in findings if f.sign.startswith("cuda.") and f.sign != "cuda.oom" and in_scope(f, scope)]
+
+
+def _rank_from_followers(case: Case, hypothesis: Hypothesis, findings: list[Finding], scope: JobScope) -> None:
     """The process on a faulty GPU is the one whose CUDA calls fail: if that is one rank, it is the culprit's rank.
 
     An error that no rank signed belongs to the one rank that ended by itself, if there is just one.
@@ -320,9 +330,8 @@ def _rank_from_followers(case: Case, hypothesis: Hypothesis) -> None:
             suspect.node = suspect.node or (place.node if place else None)
     if suspect.kind not in ("gpu", "node") or suspect.rank is not None:
         return
-    ranks = {
-        rank for f in (*hypothesis.causes, *hypothesis.explained) if f.sign.startswith("cuda.") for rank in f.ranks
-    }
+    own = [f for f in (*hypothesis.causes, *hypothesis.explained) if f.sign.startswith("cuda.") and f.ranks]
+    ranks = {rank for f in own or _cuda_errors(findings, scope) for rank in f.ranks}
     if len(ranks) == 1:
         rank = next(iter(ranks))
         place = case.topology.ranks.get(rank)

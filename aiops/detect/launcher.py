@@ -137,7 +137,8 @@ def _finding(case: Case, group: list[Exit]) -> Finding:
     elif code == -7:
         sign, role = "proc.sigbus", Role.ROOT
     elif code in (-6, -4, -8):
-        explained = (rank in watchdog) or (rank is None and watchdog) or rank in noisy
+        unheard = rank is not None and not _has_log(case, rank)
+        explained = (rank in watchdog) or bool(watchdog and (rank is None or unheard)) or rank in noisy
         sign, role = ("proc.exit", Role.ECHO) if explained else ("proc.abort", Role.ROOT)
     elif code > 128 and code - 128 in _SIGNALS:
         signal = code - 128
@@ -197,11 +198,12 @@ def _outside(case: Case, exits: list[Exit]) -> list[Finding]:
     number = _signal_number(str(event.fields.get("signum", "15")))
     earlier = [e for e in exits if e.code not in (0, -15, -number)]
     first, last = span(events)
+    heard = [e for e in evidence_rows(case, *_HEARD) if _well_before(e, event)]
     return [
         Finding(
             sign="launcher.stopped",
             text=f"The launcher was stopped from outside by {_SIGNALS.get(number, number)}",
-            role=Role.ECHO if earlier else Role.ROOT,
+            role=Role.ECHO if earlier or heard else Role.ROOT,
             severity=Severity.WARNING,
             first=first,
             last=last,
@@ -211,6 +213,18 @@ def _outside(case: Case, exits: list[Exit]) -> list[Finding]:
             evidence=quotes(case, events),
         )
     ]
+
+
+_HEARD = ("net.peer_closed", "nccl.watchdog_timeout", "nccl.error", "net.connect_refused")
+"""What a rank says when another one has died: a launcher that is stopped after it is stopped because of it."""
+_HEARD_S = 1.0
+
+
+def _well_before(early: Event, late: Event) -> bool:
+    """By place within a file; across files by time, and only beyond what clocks may differ."""
+    if early.source == late.source:
+        return early.line < late.line
+    return known(early) and known(late) and early.ts < late.ts - _HEARD_S * 1e9
 
 
 def _signal_number(text: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from aiops.catalog.model import Catalog
-from aiops.detect.evidence import evidence_rows, in_time, quotes, span
+from aiops.detect.evidence import evidence_rows, in_time, known, quotes, span
 from aiops.detect.memory_growth import memory_growth
 from aiops.detect.node_health import corrected_storms, false_alarms, lost_device_access
 from aiops.detect.oom import oom_kills
@@ -20,7 +20,7 @@ FLAPS = 2
 
 
 def detect(case: Case, catalog: Catalog) -> list[Finding]:
-    """``net.link_flap`` (fields ``downs``, ``nic``), ``net.link_down`` (down at the end), ``slurm.node_down`` (all ROOT),
+    """``net.link_flap`` (fields ``downs``, ``nic``, ``again``: more than once, or the transport saw it), ``net.link_down`` (down at the end), ``slurm.node_down`` (all ROOT),
     and what `reboots`, `oom`, `node_health` and `memory_growth` find."""
     return [
         *_links(case),
@@ -54,6 +54,8 @@ def _links(case: Case) -> list[Finding]:
         sign = "net.link_down" if still_down and len(downs) < FLAPS else "net.link_flap"
         first, last = span(downs or errors)
         times = f"{len(downs)} times" if len(downs) != 1 else "once"
+        # a port that came back while the training went on has harmed nothing
+        outlived = len(downs) == 1 and not still_down and not errors and _trained_after(case, events[-1])
         text = (
             f"Port {nic or '?'} of {node or '?'} went down {times}"
             if downs
@@ -62,20 +64,42 @@ def _links(case: Case) -> list[Finding]:
         findings.append(
             Finding(
                 sign=sign,
-                text=text + (" and stayed down" if still_down else ""),
-                role=Role.ROOT,
-                severity=Severity.ERROR if len(downs) >= FLAPS or still_down or errors else Severity.WARNING,
+                text=text
+                + (" and stayed down" if still_down else "")
+                + (" and came back while the training went on" if outlived else ""),
+                role=Role.CONTEXT if outlived else Role.ROOT,
+                severity=Severity.INFO
+                if outlived
+                else Severity.ERROR
+                if len(downs) >= FLAPS or still_down or errors
+                else Severity.WARNING,
                 first=first,
                 last=last,
                 node=node or None,
                 nodes=(node,) if node else (),
                 name=nic or None,
                 count=sum(e.count for e in (downs or errors)),
-                fields={"downs": len(downs), "nic": nic, "stayed_down": still_down},
+                fields={
+                    "downs": len(downs),
+                    "nic": nic,
+                    "stayed_down": still_down,
+                    "again": len(downs) >= FLAPS or bool(errors),
+                },
                 evidence=quotes(case, downs or errors),
             )
         )
     return findings
+
+
+_OUTLIVED_S = 120.0
+"""Training for this long after a link came back shows that the loss was survived: a transport gives up within half a minute."""
+
+
+def _trained_after(case: Case, event: Event) -> bool:
+    if not known(event):
+        return False
+    steps = evidence_rows(case, "train.progress", "train.step")
+    return any(known(step) and step.ts > event.ts + _OUTLIVED_S * 1e9 for step in steps)
 
 
 def _not_responding(case: Case) -> list[Finding]:

@@ -7,6 +7,7 @@ from collections import Counter
 
 from aiops.ingest.extract import Pending
 from aiops.ingest.facts import facts_of
+from aiops.ingest.placement import join_diagnosed_gpus, join_placements
 from aiops.model.case import Case, RankPlace, Topology
 from aiops.model.entity import canonical_pci, is_host_name
 
@@ -41,6 +42,8 @@ def join_identities(case: Case, pending: Pending) -> None:
         match = _WORLD.search(events[row].text)
         if match and int(match[1]) > 1:
             topology.world_size = max(topology.world_size or 0, int(match[1]))
+    join_placements(case, rows)
+    join_diagnosed_gpus(case)
     _from_launchers(case, rows)
     _one_name_each(case)
     hosts_of_pid: dict[int, set[int]] = {}
@@ -101,7 +104,7 @@ def _one_name_each(case: Case) -> None:
     """In a container the host name is the pod's: put the node that the pod ran on in its place, wherever a pod object or a
     collector tells; likewise other names of a node that ``case.yaml`` lists."""
     facts = facts_of(case)
-    pods = dict(facts.pod_nodes)
+    pods = {**_scheduled(case), **facts.pod_nodes}
     for item in case.objects:
         spec = item.body.get("spec")
         if item.kind != "Pod" or not isinstance(spec, dict):
@@ -130,6 +133,19 @@ def _one_name_each(case: Case) -> None:
         if name in nodes:
             del case.topology.gpu_pci[(name, index)]
             case.topology.gpu_pci.setdefault((nodes[name], index), pci)
+
+
+_ASSIGNED = re.compile(r"Successfully assigned (?:[\w.-]+/)?([\w.-]+) to ([\w.-]+)")
+
+
+def _scheduled(case: Case) -> dict[str, str]:
+    """Node of each pod as the scheduler's events tell it; a pod that was bound to several nodes is left out."""
+    found: dict[str, set[str]] = {}
+    for item in case.objects:
+        message = item.body.get("message") or item.body.get("note")
+        if item.kind == "Event" and isinstance(message, str) and (match := _ASSIGNED.match(message)):
+            found.setdefault(match[1], set()).add(match[2])
+    return {pod: node for pod, nodes in found.items() if len(nodes) == 1 and is_host_name(node := next(iter(nodes)))}
 
 
 def _declared(case: Case) -> None:

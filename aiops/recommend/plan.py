@@ -88,13 +88,7 @@ def recommend(case: Case, incident: IncidentDraft, catalog: Catalog, settings: S
             continue
         if step.action == "requeue" and verdict != "same_nodes":
             continue
-        if ActionName(step.action) in DISRUPTIVE and suspect.members:
-            continue  # the nodes on a switch or a feed are victims, however many they are
-        if (
-            ActionName(step.action) in DISRUPTIVE
-            and not (best.follows_gpu or best.failure.requeue == "exclude_nodes")
-            and best.failure.explains_death
-        ):
+        if ActionName(step.action) in DISRUPTIVE and not _may_touch_nodes(incident):
             continue
         targets = nodes if ActionName(step.action) in DISRUPTIVE and nodes else [suspect.node]
         actions += [_action(case, incident, step, node, nodes, choice, facts, now) for node in targets]
@@ -116,6 +110,16 @@ def _steps(catalog: Catalog, incident: IncidentDraft, nodes: list[str]) -> list[
         at = next((i for i, step in enumerate(steps) if step.action == "investigate"), len(steps))
         steps.insert(at, Step(asked, why, needs=("node",), risk="high", approval=True))
     return steps
+
+
+def _may_touch_nodes(incident: IncidentDraft) -> bool:
+    """A node is taken out only if the verdict stands and says that the fault stays with it."""
+    best = incident.best
+    if incident.verdict != "incident":
+        return False
+    if best.suspect.members:
+        return False  # the nodes on a switch or a feed are victims, however many they are
+    return best.follows_gpu or best.failure.requeue == "exclude_nodes" or not best.failure.explains_death
 
 
 def _without_repeats(actions: list[PlannedAction]) -> list[PlannedAction]:
