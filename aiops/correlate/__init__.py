@@ -7,7 +7,7 @@ import math
 from aiops.catalog.model import Catalog, Confidence
 from aiops.correlate.hypotheses import AFTERMATH_MARGIN_S, build_hypotheses
 from aiops.correlate.model import Hypothesis, IncidentDraft, JobScope, Suspect, Term
-from aiops.correlate.scope import find_scope, in_scope, scope_of_cause
+from aiops.correlate.scope import find_scope, in_scope, scope_of_cause, shows_failure
 from aiops.model.case import Case
 from aiops.model.event import NO_TIME, Severity
 from aiops.model.finding import Finding, Role
@@ -21,7 +21,6 @@ SPECIFIC = 2.0
 TOGETHER_S = 600.0
 """The same fault on two machines within this time is one incident."""
 MOST_OTHERS = 5
-_FAILURES = frozenset({"job.died", "sched.job_failed", "slurm.cancelled", "sched.node_fail", "nccl.error"})
 UNDECIDED = frozenset({"unk.none", "nccl.timeout_unattributed"})
 """Classes that say that the evidence does not tell."""
 
@@ -68,7 +67,7 @@ def correlate(case: Case, findings: list[Finding], catalog: Catalog) -> list[Inc
 def _nobody_knows(findings: list[Finding], scope: JobScope, catalog: Catalog) -> list[Hypothesis]:
     """The job failed or cannot start, and no sign of a cause is there: say so, with what shows it."""
     failure = catalog.failures.get("unk.none")
-    shown = [f for f in findings if in_scope(f, scope) and _shows_failure(f)]
+    shown = [f for f in findings if in_scope(f, scope) and shows_failure(f)]
     if failure is None or not shown:
         return []
     shown.sort(
@@ -152,20 +151,7 @@ def _job_succeeded(case: Case, findings: list[Finding], scope: JobScope) -> bool
 
 
 def _job_failed(findings: list[Finding], scope: JobScope) -> bool:
-    return any(_shows_failure(f) for f in findings if in_scope(f, scope))
-
-
-def _shows_failure(finding: Finding) -> bool:
-    """The job died, somebody heard of it, or a process ended in an exception that nobody survived."""
-    if finding.sign in _FAILURES:
-        return True
-    if finding.sign == "sched.container_exit":
-        return finding.fields.get("exit_code") not in (None, 0) or bool(finding.fields.get("signal"))
-    if finding.sign == "sched.unschedulable":
-        return finding.role == Role.ROOT
-    if finding.sign in ("py.exception", "data.exception"):
-        return not finding.fields.get("survived")
-    return finding.role == Role.ECHO and finding.severity >= Severity.ERROR
+    return any(shows_failure(f) for f in findings if in_scope(f, scope))
 
 
 def confidence_features(hypotheses: list[Hypothesis]) -> tuple[float, float]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from aiops.catalog.model import Catalog, FailureClass, Sign
 from aiops.correlate.clocks import Apart, clock_uncertainty
 from aiops.correlate.model import Hypothesis, JobScope, Suspect, Term
-from aiops.correlate.scope import in_scope, may_be_cause
+from aiops.correlate.scope import in_scope, may_be_cause, shows_failure
 from aiops.model.case import Case
 from aiops.model.event import NO_TIME, Severity
 from aiops.model.finding import Finding, Role
@@ -21,6 +21,8 @@ UNEXPLAINED = 0.25
 """Share of the weight of the strongest finding left unexplained that is taken off."""
 FIRST = 1.0
 LATE = 1.5
+HARMLESS = 1.5
+"""Taken off a condition that ends no job, where a job ended."""
 AFTERMATH_MARGIN_S = 30.0
 """A cause may be logged this long after its first effect: clocks and buffers."""
 _NAMELESS = frozenset({"sched.walltime", "sched.node_fail"})
@@ -205,6 +207,11 @@ def failure_time(findings: list[Finding], scope: JobScope) -> int:
 def _order_in_time(
     hypothesis: Hypothesis, findings: list[Finding], scope: JobScope, strongest: Mapping[str, float], apart: Apart
 ) -> None:
+    harmless = not hypothesis.failure.explains_death and _ended(findings, scope)
+    if harmless:
+        hypothesis.terms.append(
+            Term("ends no job", -HARMLESS, "it is a condition that jobs survive, and this one ended")
+        )
     began = hypothesis.began
     if began == NO_TIME:
         return
@@ -215,7 +222,6 @@ def _order_in_time(
         if f.id in strongest and f.id not in own and f.first != NO_TIME and not f.inexact and strongest[f.id] >= 2.0
     ]
     failed = failure_time(findings, scope)
-    harmless = failed != NO_TIME and not hypothesis.failure.explains_death
     head = next((f for f in hypothesis.causes if f.first == began), hypothesis.causes[0])
     # two events closer than their clocks agree have no order
     if not harmless and not any(f.first < began - apart(f, head) * 1e9 for f in rivals):
@@ -225,6 +231,10 @@ def _order_in_time(
         hypothesis.terms.append(
             Term("comes late", -LATE, f"its first sign is {late:.0f} s after the job began to fail")
         )
+
+
+def _ended(findings: list[Finding], scope: JobScope) -> bool:
+    return any(shows_failure(f) and f.sign != "sched.unschedulable" for f in findings if in_scope(f, scope))
 
 
 def _contradict(hypothesis: Hypothesis, findings: list[Finding], scope: JobScope) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from aiops.correlate.model import JobScope
 from aiops.model.case import Case, Job
-from aiops.model.event import NO_TIME
+from aiops.model.event import NO_TIME, Severity
 from aiops.model.finding import Finding, Role
 
 _BAD_STATES = (
@@ -224,3 +224,19 @@ def _bare(name: str) -> str:
 def may_be_cause(finding: Finding, scope: JobScope) -> bool:
     """True for findings that can be a cause of the job's failure."""
     return finding.role == Role.ROOT and in_scope(finding, scope)
+
+
+_FAILURES = frozenset({"job.died", "sched.job_failed", "slurm.cancelled", "sched.node_fail", "nccl.error"})
+
+
+def shows_failure(finding: Finding) -> bool:
+    """The job died, somebody heard of it, or a process ended in an exception that nobody survived."""
+    if finding.sign in _FAILURES:
+        return True
+    if finding.sign == "sched.container_exit":
+        return finding.fields.get("exit_code") not in (None, 0) or bool(finding.fields.get("signal"))
+    if finding.sign == "sched.unschedulable":
+        return finding.role == Role.ROOT
+    if finding.sign in ("py.exception", "data.exception"):
+        return not finding.fields.get("survived")
+    return finding.role == Role.ECHO and finding.severity >= Severity.ERROR

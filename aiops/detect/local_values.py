@@ -35,7 +35,8 @@ class _Local:
 
 def detect(case: Case, catalog: Catalog) -> list[Finding]:
     """``num.local_nonfinite`` (the own value of one rank is not finite while others' are; fields ``step``) and
-    ``num.local_outlier`` (it lies far above its peers' again and again; fields ``step`` of the first, ``times``). Both ROOT, of one rank."""
+    ``num.local_outlier`` (it lies far above its peers' again and again; fields ``step`` of the first, ``times``). Both are
+    ROOT and of one rank."""
     values = [value for event in evidence_rows(case, "num.local_value") if (value := _read(event)) is not None]
     tracks: dict[int, list[_Local]] = {}
     for value in values:

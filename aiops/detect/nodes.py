@@ -20,8 +20,9 @@ FLAPS = 2
 
 
 def detect(case: Case, catalog: Catalog) -> list[Finding]:
-    """``net.link_flap`` (fields ``downs``, ``nic``, ``again``: more than once, or the transport saw it), ``net.link_down`` (down at the end), ``slurm.node_down`` (all ROOT),
-    and what `reboots`, `oom`, `node_health` and `memory_growth` find."""
+    """``net.link_flap`` (fields ``downs``, ``nic``, ``again``: more than once, or the transport saw it; CONTEXT if the training
+    went on after it), ``net.link_down`` (down at the end), ``slurm.node_down`` (both ROOT), and what
+    `reboots`, `oom`, `node_health` and `memory_growth` find."""
     return [
         *_links(case),
         *_not_responding(case),
