@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from aiops.catalog.model import Catalog, Confidence
-from aiops.correlate.hypotheses import AFTERMATH_MARGIN_S, build_hypotheses
+from aiops.correlate.gaps import UNSEEN_AT_MOST, unseen
+from aiops.correlate.hypotheses import AFTERMATH_MARGIN_S, NODE_STATE, build_hypotheses
 from aiops.correlate.model import Hypothesis, IncidentDraft, JobScope, Suspect, Term
 from aiops.correlate.scope import find_scope, in_scope, scope_of_cause, shows_failure
 from aiops.model.case import Case
@@ -16,6 +17,9 @@ __all__ = ["Hypothesis", "IncidentDraft", "JobScope", "Suspect", "confidence_fea
 
 ENOUGH = 2.5
 """Score below which a hypothesis is no incident on its own."""
+DOMAIN_S = 60.0
+OTHERS = 2
+"""So many other nodes that go down within `DOMAIN_S` speak for what they share."""
 SPECIFIC = 2.0
 """Weight of a sign that says something by itself; 1 is nearly nothing."""
 TOGETHER_S = 600.0
@@ -42,14 +46,19 @@ def correlate(case: Case, findings: list[Finding], catalog: Catalog) -> list[Inc
         return []
     _set_confidence(hypotheses, catalog.confidence)
     best = hypotheses[0]
+    best.unseen = unseen(case, best, findings, scope)
+    if best.unseen:
+        for hypothesis in hypotheses:
+            hypothesis.confidence = min(hypothesis.confidence, UNSEEN_AT_MOST)
     twins = _twins(best, hypotheses)
     verdict = "incident"
     if best.failure.id in UNDECIDED or best.score < 1.5 or _rests_on_hints(best):
         verdict = "inconclusive"
-    unanswered = _unanswered(best, findings, scope, catalog)
+    unanswered = _unanswered(best, findings, scope, catalog) or _down_with_others(best, twins, findings, scope)
     if unanswered:
         verdict = "inconclusive"
         best.against += [f"does not explain: {f.text}" for f in unanswered[:3]]
+        best.unseen += [f"What brought this about: {f.text}" for f in unanswered[:3]]
     in_job = [f for f in findings if in_scope(f, scope)]
     scope = scope_of_cause(case, scope, best.causes[0])
     best.suspect.job = scope.job
@@ -87,7 +96,7 @@ def _rests_on_hints(best: Hypothesis) -> bool:
 
 
 def _unanswered(best: Hypothesis, findings: list[Finding], scope: JobScope, catalog: Catalog) -> list[Finding]:
-    """Errors at least as grave as the sign of the winner that no class knows and that the winner does not explain.
+    """Errors at least as grave as the sign of the winner that no class knows well and that the winner does not explain.
 
     They may be the real cause: a trouble that merely lies beside them must not be blamed. What began clearly after the
     winner's first sign may be its consequence.
@@ -98,13 +107,46 @@ def _unanswered(best: Hypothesis, findings: list[Finding], scope: JobScope, cata
     gravest = max(f.severity for f in best.causes)
     found = []
     for f in findings:
-        if f.role != Role.ROOT or f.id in told or f.sign in catalog.causes_by_sign or not in_scope(f, scope):
+        if f.role != Role.ROOT or f.id in told or _specific(f, catalog) or not in_scope(f, scope):
             continue
         late = 0.0 if NO_TIME in (f.first, best.began) else (f.first - best.began) / 1e9
         after = late > (TOGETHER_S if f.severity > gravest else AFTERMATH_MARGIN_S)
         if f.severity >= max(Severity.ERROR, gravest) and not (after and best.failure.explains_death):
             found.append(f)
     return found
+
+
+def _specific(finding: Finding, catalog: Catalog) -> bool:
+    """Some class takes the finding for more than a hint."""
+    return any(
+        cause.weight >= SPECIFIC and cause.matches(finding.sign, finding.fields)
+        for _, cause in catalog.causes_by_sign.get(finding.sign, ())
+    )
+
+
+def _down_with_others(
+    best: Hypothesis, twins: list[Hypothesis], findings: list[Finding], scope: JobScope
+) -> list[Finding]:
+    """Other nodes of the job that went down within a minute: what they share may be at fault, not the node that is named
+    (TAXONOMY, decision rule 2)."""
+    if best.failure.culprit not in ("gpu", "node") or best.began == NO_TIME:
+        return []
+    named = {best.suspect.node, *(twin.suspect.node for twin in twins)}
+    own = [f.first for f in findings if f.node == best.suspect.node and f.sign in NODE_STATE and f.first != NO_TIME]
+    if not own:
+        return []
+    others = [
+        f
+        for f in findings
+        if f.sign in NODE_STATE
+        and f.role == Role.ROOT
+        and f.node
+        and f.node not in named
+        and in_scope(f, scope)
+        and f.first != NO_TIME
+        and min(abs(f.first - at) for at in own) <= DOMAIN_S * 1e9
+    ]
+    return others if len({f.node for f in others}) >= OTHERS else []
 
 
 def _twins(best: Hypothesis, hypotheses: list[Hypothesis]) -> list[Hypothesis]:

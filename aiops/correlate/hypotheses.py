@@ -25,6 +25,17 @@ HARMLESS = 1.5
 """Taken off a condition that ends no job, where a job ended."""
 AFTERMATH_MARGIN_S = 30.0
 """A cause may be logged this long after its first effect: clocks and buffers."""
+NODE_STATE = frozenset(
+    {
+        "sched.node_fail",
+        "sched.node_reboot",
+        "slurm.node_down",
+        "host.reboot_seen",
+        "host.unexpected_reboot",
+        "host.agent_down",
+    }
+)
+"""What a node shows of itself: trouble of another node does not bring it about."""
 _NAMELESS = frozenset({"sched.walltime", "sched.node_fail"})
 """Their finding's name is a partition or queue, which is not at fault."""
 _OF_A_PROCESS = frozenset({"user_code", "data", "rank"})
@@ -178,6 +189,12 @@ def _related(hypothesis: Hypothesis, finding: Finding) -> bool:
         and finding.pci != hypothesis.suspect.pci
     ):
         return False
+    suspect = hypothesis.suspect
+    elsewhere = (
+        suspect.node and finding.node and finding.node != suspect.node and suspect.kind in ("gpu", "node", "link")
+    )
+    if elsewhere and finding.sign in NODE_STATE:
+        return False
     if finding.first == NO_TIME or finding.inexact or hypothesis.began == NO_TIME or finding.role != Role.ROOT:
         return True
     return finding.first >= hypothesis.began - AFTERMATH_MARGIN_S * 1e9
@@ -249,7 +266,7 @@ def _contradict(hypothesis: Hypothesis, findings: list[Finding], scope: JobScope
     end = max((f.last for f in hypothesis.causes if f.last != NO_TIME), default=NO_TIME)
     progress = [f for f in findings if f.sign == "train.progress" and f.last != NO_TIME]
     died = any(
-        f.role == Role.ECHO and f.severity >= Severity.WARNING or f.sign == "job.died"
+        f.role == Role.ECHO and f.severity >= Severity.WARNING or shows_failure(f)
         for f in findings
         if in_scope(f, scope)
     )

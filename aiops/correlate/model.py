@@ -50,6 +50,8 @@ class Hypothesis:
     against: list[str] = field(default_factory=list)
     terms: list[Term] = field(default_factory=list)
     confidence: float = 0.0
+    unseen: list[str] = field(default_factory=list)
+    """What was not collected of the suspect although it was of its peers, in words."""
 
     @property
     def follows_gpu(self) -> bool:
@@ -76,7 +78,7 @@ class Hypothesis:
     def open_questions(self) -> list[str]:
         """What would decide it: what its findings leave open in this case, then what the class always asks."""
         asked = [str(question) for finding in self.causes for question in finding.fields.get("open", ())]
-        return list(dict.fromkeys([*asked, *self.failure.decides]))
+        return list(dict.fromkeys([*self.unseen, *asked, *self.failure.decides]))
 
     @property
     def began(self) -> int:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from aiops.catalog.model import Catalog
 from aiops.detect.evidence import evidence_rows, in_time, known, quote, quotes, span
+from aiops.ingest.identity import tasks_are_launchers
 from aiops.model.case import Case
 from aiops.model.event import NO_TIME, Event, Severity
 from aiops.model.finding import EvidenceRef, Finding, Role
@@ -93,10 +94,11 @@ def _exits(case: Case) -> list[Exit]:
         for event in evidence_rows(case, "launcher.failed")
         if event.fields["pid"] not in known_pids
     ]
+    agents = tasks_are_launchers(case)
     for event in evidence_rows(case, "srun.task_exit"):
         code = int(event.fields["code"]) if "code" in event.fields else _WORDS.get(str(event.fields["how"]), 1)
         tasks = re.findall(r"\d{1,9}(?:-\d{1,9})?", str(event.fields["tasks"]))
-        rank = int(tasks[0]) if len(tasks) == 1 and tasks[0].isdigit() else None
+        rank = int(tasks[0]) if len(tasks) == 1 and tasks[0].isdigit() and not agents else None
         exits.append(Exit(code, rank, str(event.fields["host"]), event.ts if known(event) else NO_TIME, event))
     for event in evidence_rows(case, "mpirun.exit"):
         how = str(event.fields.get("how", ""))

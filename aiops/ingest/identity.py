@@ -168,6 +168,15 @@ _BLOCK = re.compile(
 )
 
 
+_LAUNCHERS = ("launcher.exit_record", "launcher.failed", "launcher.child_failed", "launcher.closing", "launcher.signal")
+
+
+def tasks_are_launchers(case: Case) -> bool:
+    """True if srun's tasks are torchrun's agents, one for each node, so that a task's number is no rank."""
+    rows = case.events.by_signal()
+    return any(not case.events[row].quoted for name in _LAUNCHERS for row in rows.get(name, ()))
+
+
 def _from_launchers(case: Case, rows: dict[str, list[int]]) -> None:
     """Hosts of ranks from torchrun's summary and srun's messages, where NCCL's lines do not tell."""
     for row in rows.get("launcher.exit_record", ()):
@@ -180,6 +189,8 @@ def _from_launchers(case: Case, rows: dict[str, list[int]]) -> None:
             place = case.topology.ranks.setdefault(int(block["rank"]), RankPlace(int(block["rank"])))
             if place.node is None and is_host_name(block["host"]):
                 place.node, place.local_rank, place.sure = block["host"], int(block["local"]), "the launcher's summary"
+    if tasks_are_launchers(case):
+        return
     for row in rows.get("srun.task_exit", ()):
         event = case.events[row]
         for part in re.findall(r"(\d{1,9})(?:-(\d{1,9}))?", str(event.fields["tasks"])):

@@ -72,13 +72,20 @@ def _missing(case: Case, incidents: list[IncidentDraft]) -> list[str]:
         missing.append("no output of the job itself")
     elif case.topology.world_size and len(case.coverage.ranks_with_log) < case.topology.world_size:
         missing.append(f"output of {len(case.coverage.ranks_with_log)} of {case.topology.world_size} ranks only")
+    measured = {entity.node for block in case.series for entity in block.entities if entity.node}
     if not kinds.get("metrics"):
         missing.append("no GPU metrics")
+    elif measured and (without := sorted((nodes | _job_nodes(incidents)) - measured)):
+        missing.append(f"no GPU metrics of {', '.join(without[:8])}{' …' if len(without) > 8 else ''}")
     if not (kinds.get("slurm") or kinds.get("kubernetes") or kinds.get("scheduler")):
         missing.append("nothing from the scheduler")
     if not known_checkpoints(case) and kinds.get("training"):
         missing.append("no log line and no listing names a checkpoint")
     return missing
+
+
+def _job_nodes(incidents: list[IncidentDraft]) -> set[str]:
+    return set(incidents[0].scope.nodes) if incidents else set()
 
 
 def _kernel_nodes(case: Case) -> set[str]:
