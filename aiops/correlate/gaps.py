@@ -14,7 +14,7 @@ UNSEEN_AT_MOST = 0.7
 
 def unseen(case: Case, best: Hypothesis, findings: list[Finding], scope: JobScope) -> list[str]:
     """Observations that would decide and are missing, although the same was collected of the suspect's peers; in words."""
-    return [*_kernel_logs(case, best, findings, scope), *_sender(best), *_dump(best)]
+    return [*_kernel_logs(case, best, findings, scope), *_sender(best), *_dump(best), *_pods(case, best)]
 
 
 def _kernel_logs(case: Case, best: Hypothesis, findings: list[Finding], scope: JobScope) -> list[str]:
@@ -52,3 +52,10 @@ def _dump(best: Hypothesis) -> list[str]:
     return [
         f"The flight-recorder dump and the output of rank {head.rank}: it may have written a dump that was not collected"
     ]
+
+
+def _pods(case: Case, best: Hypothesis) -> list[str]:
+    """Events tell that pods wait, and the pods themselves, which would show what the gang already holds, are missing."""
+    if best.causes[0].sign != "sched.unschedulable" or not case.objects or any(o.kind == "Pod" for o in case.objects):
+        return []
+    return ["The pods of the job and of its rivals: which of them run already and hold GPUs"]
