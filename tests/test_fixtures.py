@@ -291,7 +291,11 @@ def _assert_read_from_document(item: dict[str, Any], lines: list[str], where: in
     else:
         name, _, said = item["text"].partition(": ")
         # The words of our own are lower case and without digits; names, reasons and numbers come from the document.
-        parts = [word for word in re.findall(r"[\w.-]*[A-Z0-9][\w.-]*", said) if word not in ("True", "False")]
+        parts = [
+            word
+            for word in re.findall(r"[\w.-]+/[\w.-]+|[\w.-]*[A-Z0-9][\w.-]*", said)
+            if word not in ("True", "False")
+        ]
         near = "\n".join(lines[max(0, where - 30) : where + 30])
         assert not parts or any(part in lines[where] for part in parts), item
         own = re.split("[ /]", name)[-1]

@@ -100,6 +100,8 @@ class JobScope:
     gpus: int | None = None
     from_output: bool = False
     """The job is known by its own output; otherwise everything in the case is in scope."""
+    namespaces: frozenset[str] = frozenset()
+    """Kubernetes namespaces of which workloads or pods were collected; of others only events tell."""
     elsewhere: frozenset[str] = frozenset()
     """Nodes that are known to serve other jobs, for a job that was asked for by name and has no nodes yet."""
     other_files: frozenset[str] = frozenset()

@@ -57,8 +57,12 @@ def find_scope(case: Case) -> JobScope:
         for node in run.get("nodes", ())
     }
     members |= earlier
+    # the pods of a gang may be known to its owner only (JobSet and Job, Workload and TrainJob)
+    gang_id = job.fields.get("gang") or job.id
+    kin = {node for other in case.jobs if (other.fields.get("gang") or other.id) == gang_id for node in other.nodes}
+    members |= kin
     from_output = bool(case.coverage.sources.get("training"))
-    known = (job.nodes or earlier or _all_placed(case)) and (from_output or not _whole_cluster(case))
+    known = (job.nodes or earlier or kin or _all_placed(case)) and (from_output or not _whole_cluster(case))
     return JobScope(
         job=_gang(job),
         name=job.name,
@@ -68,6 +72,7 @@ def find_scope(case: Case) -> JobScope:
         nodes=frozenset(members) if known else frozenset(),
         gpus=job.gpus or case.topology.world_size,
         from_output=from_output,
+        namespaces=_collected(case),
         elsewhere=_held_by_others(case, job) - members,
         other_files=_files_of_others(case, {job.id, job.name, _gang(job)}),
     )
@@ -78,6 +83,11 @@ def _files_of_others(case: Case, names: set[Any]) -> frozenset[str]:
     if not any(names):
         return frozenset()
     return frozenset(source.name for source in case.sources if source.job and source.job not in names)
+
+
+def _collected(case: Case) -> frozenset[str]:
+    asked = {job.namespace for job in case.jobs} | {item.namespace for item in case.objects if item.kind == "Pod"}
+    return frozenset(name for name in asked if name)
 
 
 def _held_by_others(case: Case, job: Job) -> frozenset[str]:
@@ -121,7 +131,8 @@ def _all_placed(case: Case) -> bool:
 
 
 def _choose(case: Case, nodes: set[str], pods: set[str]) -> Job | None:
-    jobs = case.jobs
+    # pods that run slurmd are machines to Slurm, not a job
+    jobs = [job for job in case.jobs if job.kind != "NodeSet" or all(other.scheduler != "slurm" for other in case.jobs)]
     if not jobs:
         return None
     logged = _logged_job(case)
@@ -190,6 +201,9 @@ def in_scope(finding: Finding, scope: JobScope) -> bool:
         return finding.job is not None and finding.job == scope.job
     if finding.node in scope.elsewhere:
         return False
+    namespace, slash, _ = (finding.job or "").partition("/")
+    if slash and scope.namespaces and namespace not in scope.namespaces and finding.sign.startswith("sched."):
+        return False  # events of a whole cluster tell of workloads that nobody asked about
     if (
         finding.fields.get("members")
         and scope.nodes

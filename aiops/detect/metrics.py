@@ -11,6 +11,7 @@ Signs and their roles:
 - ``metric.pcie_replay``, ``metric.pcie_width``, ``metric.nvlink_errors`` links: root.
 - ``metric.gpu_absent`` stops answering while its node's others answer: root; context if it came back.
 - ``metric.fabric_wait`` pause frames or congestion notifications rise on most nodes together: root.
+- ``metric.rss_growth`` a node's free memory falls steadily to almost nothing: root.
 - ``metric.idle_gpu`` idle while all others of the job work: root. ``metric.hang`` GPUs spin in a collective: echo.
 - ``metric.fb_full`` memory full: context. ``metric.fb_drop`` memory released before the others did: echo.
 
@@ -36,8 +37,9 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
     from aiops.detect.metrics_evidence import Proof
     from aiops.detect.metrics_fabric import congestion
     from aiops.detect.metrics_frame import frames
+    from aiops.detect.metrics_host import memory_leak
 
     proof = Proof(case)
     rules = (metrics_memory, metrics_xid, metrics_clocks, metrics_links, metrics_activity)
     found = [finding for frame in frames(case) for rule in rules for finding in rule.find(frame, proof)]
-    return [*found, *congestion(case, proof)]
+    return [*found, *congestion(case, proof), *memory_leak(case, proof)]

@@ -20,7 +20,8 @@ _NATIVE = frozenset({"PodGroupInitiallyScheduled", "CompositePodGroupInitiallySc
 def detect_pod_groups(
     cluster: Cluster, quotes: Quotes, stuck: set[str | None], told: set[str | None]
 ) -> Iterator[Finding]:
-    """``sched.quota``, ``sched.gang_infeasible`` and ``sched.unschedulable`` of pod groups, ``sched.stale_podgroup``.
+    """``sched.quota``, ``sched.gang_infeasible`` and ``sched.unschedulable`` of pod groups, ``sched.stale_podgroup``,
+    ``sched.preempted`` of gangs whose last pods the scheduler evicts.
 
     Gangs in ``stuck`` are left out: a finding already says what they wait for. For gangs in ``told`` the pods
     themselves say why they have no node, which is more than their group says.
@@ -59,6 +60,7 @@ def detect_pod_groups(
         if group.sign != "sched.unschedulable" or group.job not in told or group.fields["why"] == "overused":
             yield group.finding(_refusal_text(group))
     yield from _stale(cluster, groups, quotes)
+    yield from _dissolved(cluster, quotes)
 
 
 def _refused(
@@ -162,3 +164,23 @@ def _stale(cluster: Cluster, groups: Groups, quotes: Quotes) -> Iterator[Finding
         f"{len(reserved)} pod groups are still Inqueue with no pod running, while the scheduler "
         f"refuses {listing(group.fields['refused'])} because the cluster is overused"
     )
+
+
+def _dissolved(cluster: Cluster, quotes: Quotes) -> Iterator[Finding]:
+    """Gangs whose last pods KAI evicted because it counted fewer running ones than the gang needs to start.
+
+    Pods that had ended well are not counted either (KAI-Scheduler issue 1968): that is the scheduler's doing.
+    """
+    groups = Groups()
+    for seen in cluster.events:
+        event = seen.event
+        if event.kind == "PodGroup" and event.reason == "Evict" and "minimum required number of pods" in event.message:
+            gang = cluster.gang("PodGroup", event.namespace, event.name).id
+            group = groups.get("sched.preempted", gang)
+            group.job = gang
+            group.fields.setdefault("by", "the scheduler's own rule for incomplete gangs")
+            group.note(quotes.event(seen.item, event), ts=event.last, first=event.first, count=event.count)
+    for group in groups.of("sched.preempted"):
+        yield group.finding(
+            f"The scheduler evicted the last pods of {group.job}: fewer run than the gang needs to start"
+        )

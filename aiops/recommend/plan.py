@@ -12,6 +12,7 @@ from aiops.model.case import Case
 from aiops.model.finding import Role
 from aiops.model.report import DISRUPTIVE, ActionName
 from aiops.recommend.checkpoint import Choice, choose_checkpoint
+from aiops.recommend.naming import named_for
 from aiops.recommend.render import kubernetes, names, slurm
 from aiops.recommend.state import JobNow, already_out, job_now
 from aiops.recommend.target import Target
@@ -93,7 +94,8 @@ def recommend(case: Case, incident: IncidentDraft, catalog: Catalog, settings: S
         targets = nodes if ActionName(step.action) in DISRUPTIVE and nodes else [suspect.node]
         actions += [_action(case, incident, step, node, nodes, choice, facts, now) for node in targets]
     actions = _without_repeats(actions)
-    return Plan(verdict, nodes if verdict == "exclude_nodes" else [], why, choice, actions)
+    exclude = named_for(case, incident.scope.scheduler, nodes) if verdict == "exclude_nodes" else []
+    return Plan(verdict, exclude, why, choice, actions)
 
 
 def _steps(catalog: Catalog, incident: IncidentDraft, nodes: list[str]) -> list[Step]:
@@ -255,7 +257,7 @@ def _action(
         name=scope.name,
         kind=scope.kind,
         namespace=scope.namespace,
-        exclude=nodes,
+        exclude=named_for(case, scope.scheduler, nodes),
         incident="inc1",
         code=incident.best.failure.id,
         failed_object=now.failed_object,
@@ -275,6 +277,10 @@ def _action(
         ],
     )
     scheduler = _owner(case, scope.scheduler, node if action in DISRUPTIVE else None)
+    if action in DISRUPTIVE and node and named_for(case, scope.scheduler, [node]) != [node]:
+        # Slurm's node is drained, never the pod that it runs in; without a single name there is no command
+        scheduler = scope.scheduler
+        target.node = next(iter(named_for(case, scope.scheduler, [node])), None)
     if scheduler:
         planned.commands, planned.undo = _RENDER[scheduler](step.action, target)
         planned.scheduler = scheduler if planned.commands else None
