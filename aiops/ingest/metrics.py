@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 from aiops.ingest.metrics_block import SeriesBuilder
+from aiops.ingest.metrics_dmon import FORMATS as DMON_FORMATS
+from aiops.ingest.metrics_dmon import read_dmon, sniff_dmon
 from aiops.ingest.metrics_smi import FORMATS as SMI_FORMATS
 from aiops.ingest.metrics_smi import read_smi, sniff_smi
 from aiops.model import Case, Source
@@ -23,7 +25,7 @@ _LINES = 60
 
 
 def sniff_metrics(head: bytes) -> str | None:
-    """``prometheus_json``, ``exposition``, ``gpu_csv`` or a form of `metrics_smi` by the first bytes, or ``None``.
+    """``prometheus_json``, ``exposition``, ``gpu_csv``, or a form of `metrics_smi` or `metrics_dmon`, else ``None``.
 
     Args:
         head: beginning of the content; 4 KiB are enough as a rule, more than 64 KiB are not looked at.
@@ -31,9 +33,9 @@ def sniff_metrics(head: bytes) -> str | None:
     head = head[:_HEAD].removeprefix(b"\xef\xbb\xbf").lstrip()
     if b"\0" in head[:256] or not head:
         return None
-    smi = sniff_smi(head)
-    if smi is not None:
-        return smi
+    console = sniff_smi(head) or sniff_dmon(head)
+    if console is not None:
+        return console
     if head[:1] in b"{[":
         series = _SERIES.search(head) and _VALUES.search(head)
         empty = b'"data"' in head and b'"resultType"' in head
@@ -65,6 +67,8 @@ def read_metrics(source: Source, data: bytes | memoryview, case: Case) -> None:
         read_exposition(builder, content)
     elif form in SMI_FORMATS:
         read_smi(builder, source, case, content)
+    elif form in DMON_FORMATS:
+        read_dmon(builder, source, content)
     elif form == "gpu_csv":
         from aiops.ingest.metrics_csv import read_csv
 
