@@ -70,6 +70,8 @@ DETECTOR_SIGNS = frozenset(
         "ckpt.saved",
         "ckpt.unfinished",
         "ckpt.resumed",
+        "gpu.diag_failed",
+        "gpu.diag_setup",
         "topology.switch",
         "topology.nvlink",
         "topology.power",

@@ -16,6 +16,7 @@ from aiops.ingest.extract import Extractor, Pending
 from aiops.ingest.facts import facts_of
 from aiops.ingest.files import find_sources
 from aiops.ingest.flight_recorder import finish_flight_records, read_flight_recorder
+from aiops.ingest.gpu_diagnostics import read_diagnostics
 from aiops.ingest.identity import join_identities
 from aiops.ingest.kubernetes import read_objects
 from aiops.ingest.linemap import line_map
@@ -32,6 +33,7 @@ from aiops.scan.pool import scan_files
 
 _READERS = {
     "metrics": read_metrics,
+    "diagnostics": read_diagnostics,
     "kubernetes": read_objects,
     "slurm": read_slurm,
     "topology": read_topology,

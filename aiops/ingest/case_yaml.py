@@ -27,6 +27,7 @@ KINDS = (
     "scheduler",
     "text",
     "metrics",
+    "diagnostics",
     "kubernetes",
     "slurm",
     "topology",

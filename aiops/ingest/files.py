@@ -14,6 +14,7 @@ from aiops.ingest.describe import boot_time, describe, hosts_of_trees
 from aiops.ingest.duplicates import digest, parts_of_others
 from aiops.ingest.facts import Facts, facts_of
 from aiops.ingest.flight_recorder import sniff_flight_recorder
+from aiops.ingest.gpu_diagnostics import sniff_diagnostics
 from aiops.ingest.kubernetes import sniff_kubernetes
 from aiops.ingest.linemap import LineMap, remember_lines
 from aiops.ingest.manifest import sniff_manifest
@@ -32,6 +33,7 @@ _DOCUMENTS = (
     ("manifest", sniff_manifest),
     ("flight_recorder", sniff_flight_recorder),
     ("metrics", sniff_metrics),
+    ("diagnostics", sniff_diagnostics),
     ("kubernetes", sniff_kubernetes),
     ("topology", sniff_topology),
     ("slurm", sniff_slurm),

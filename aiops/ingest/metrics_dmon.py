@@ -111,7 +111,7 @@ class _Table:
             if not _OTHER_ENTITY.match(line):
                 self._builder.problem(f"line {number}: does not fit the header: {line.strip()[:60]}", number)
             return
-        labels = {label: cells[label] for label in ("gpu", "nvlink") if label in cells}
+        labels: dict[str, str] = {label: cells[label] for label in ("gpu", "nvlink") if label in cells}
         time = _time(cells.get("date"), cells.get("time"))
         for column in self.columns:
             if column.known is None or column.name not in cells:

@@ -16,6 +16,7 @@ KINDS = (
     "kubernetes",
     "slurm",
     "metrics",
+    "diagnostics",
     "topology",
     "listing",
     "flight_recorder",
@@ -25,7 +26,8 @@ KINDS = (
     "empty",
 )
 """``kernel`` system and kernel logs · ``training`` output of jobs · ``scheduler`` daemon logs · ``kubernetes`` objects ·
-``slurm`` tables and JSON of its commands · ``metrics`` samples · ``topology`` what nodes hang on ·
+``slurm`` tables and JSON of its commands · ``metrics`` samples · ``diagnostics`` results of
+tests of GPUs · ``topology`` what nodes hang on ·
 ``listing`` files with sizes and times · ``flight_recorder`` dumps of collectives ·
 ``manifest`` our own files · ``text`` anything else."""
 
