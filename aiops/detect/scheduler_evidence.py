@@ -34,6 +34,13 @@ class Quotes:
 
     def event(self, item: KubernetesObject, event: KubernetesEvent) -> EvidenceRef:
         """What an event says, at its message."""
+        if self._case.sources[item.source].format.startswith("kubectl"):
+            # A row that people read is quoted as it stands.
+            data, starts = self._load(item.source)
+            if 0 < item.line <= len(starts):
+                begin = starts[item.line - 1]
+                end = starts[item.line] if item.line < len(starts) else len(data)
+                return self.ref(item.source, item.line, begin, data[begin:end].decode("utf-8", "replace"), event.last)
         line, offset = self._place(item.source, item.line, (event.message, event.reason), above=_ABOVE)
         return self.ref(item.source, line, offset, event.line, event.last)
 
