@@ -21,7 +21,7 @@ from aiops.ingest.manifest import sniff_manifest
 from aiops.ingest.metrics import sniff_metrics
 from aiops.ingest.records import Seen
 from aiops.ingest.slurm import sniff_slurm
-from aiops.ingest.sniff import SCANNED, Sniffed, sniff
+from aiops.ingest.sniff import SCANNED, Sniffed, is_program_log, sniff
 from aiops.ingest.spool import Spool
 from aiops.ingest.topology import sniff_topology
 from aiops.ingest.unwrap import needs_cleaning, sniff_wrapped, unwrap
@@ -104,7 +104,7 @@ def _look(case: Case, spool: Spool, facts: Facts, name: str, path: Path, same: d
         size = path.stat().st_size
         head = path.read_bytes()[:_SAMPLE] if size <= _SAMPLE else _head(path)
     what = sniff(head, _DOCUMENTS)
-    listing = sniff_listing(head) if what.kind in ("training", "text") else None
+    listing = sniff_listing(head) if what.kind in ("training", "text") and not is_program_log(head) else None
     if listing is not None:
         what = Sniffed("listing" if listing[1] else "text", LISTING, listing[0])
     if what.kind in ("binary", "empty"):

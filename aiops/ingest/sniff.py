@@ -68,7 +68,11 @@ _CONTROL = bytes((*range(1, 9), *range(14, 27), *range(28, 32)))
 _PROGRAM_LINE = re.compile(
     rb"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?Z?\]? (?:- |\| ?)?\[?(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|FATAL)\b"
 )
-"""The beginning of a program's log line, a time and a level: no structured format begins so."""
+
+
+def is_program_log(head: bytes) -> bool:
+    """True if the first line begins with a time and a level: no structured format does."""
+    return _PROGRAM_LINE.match(head) is not None
 
 
 def is_binary(head: bytes) -> bool:
@@ -109,7 +113,7 @@ def sniff(head: bytes, documents: tuple[tuple[str, Callable[[bytes], str | None]
         return Sniffed("binary", "pickle", "binary content, a pickle that is no flight-recorder dump")
     if is_binary(head):
         return Sniffed("binary", "", "binary content")
-    for kind, sniffer in documents if _PROGRAM_LINE.match(head) is None else ():
+    for kind, sniffer in () if is_program_log(head) else documents:
         found = sniffer(head)
         if found:
             return Sniffed(kind, found, f"has the fields of {found}")

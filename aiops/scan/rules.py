@@ -7,6 +7,7 @@ import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import orjson
@@ -80,7 +81,7 @@ class RuleSet:
     def __len__(self) -> int:
         return len(self.rules)
 
-    @property
+    @cached_property
     def program(self) -> Program:
         """The rules without the catalog's words."""
         speaks: dict[str, list[int]] = {}

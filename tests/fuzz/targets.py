@@ -90,6 +90,49 @@ def topology(data: bytes) -> None:
             case.topology.tree.height(domain)
 
 
+def flight_recorder(data: bytes) -> None:
+    from aiops.ingest.flight_recorder import finish_flight_records, read_flight_recorder, sniff_flight_recorder
+
+    sniff_flight_recorder(data[: 1 << 16])
+    for form in ("pickle", "json"):
+        case = Case(root="", sources=[Source(0, "m", Path("m"), len(data), "flight_recorder", form)])
+        read_flight_recorder(case.sources[0], data, case)
+        finish_flight_records(case)
+
+
+def listing(data: bytes) -> None:
+    from aiops.ingest.checkpoints import sniff_listing
+    from aiops.ingest.listing import read_listing
+
+    sniff_listing(data[: 1 << 16])
+    entries, other = read_listing(data)
+    assert other >= 0 and all(0 <= entry.offset <= len(data) for entry in entries)
+
+
+def records(data: bytes) -> None:
+    """Unwrapped text keeps every byte at its place, whatever the form is taken for."""
+    from aiops.ingest.unwrap import sniff_wrapped, unwrap
+
+    forms = {sniff_wrapped(data[: 1 << 16]), "journald export", "journald json-pretty", "dmesg json", "cri", ""}
+    with tempfile.TemporaryDirectory() as directory:
+        path, target = Path(directory) / "a", Path(directory) / "b"
+        path.write_bytes(data)
+        for form in sorted(forms):
+            lines, _ = unwrap(path, form, target, data[: 1 << 16])
+            assert target.stat().st_size == len(data)
+            assert lines.line_at(len(data)) >= 0
+
+
+def case_yaml(data: bytes) -> None:
+    from aiops.ingest.case_yaml import read_case_yaml
+
+    with tempfile.NamedTemporaryFile(suffix=".yaml") as handle:
+        handle.write(data)
+        handle.flush()
+        with contextlib.suppress(AiopsError):
+            read_case_yaml(Path(handle.name), "case.yaml")
+
+
 def hostlist(data: bytes) -> None:
     from aiops.ingest.hostlist import HostlistError, expand_hostlist
 
@@ -221,6 +264,10 @@ PARSERS: dict[str, Callable[[bytes], None]] = {
     "kubernetes": kubernetes,
     "slurm": slurm,
     "topology": topology,
+    "flight_recorder": flight_recorder,
+    "listing": listing,
+    "records": records,
+    "case_yaml": case_yaml,
     "hostlist": hostlist,
     "prefix": prefix,
     "redaction": redaction,
@@ -246,6 +293,14 @@ def seeds(parser: str) -> tuple[bytes, ...]:
         return tuple(d for n, d in files if "sacct" in n or "squeue" in n) + _SLURM
     if parser == "topology":
         return _TOPOLOGY
+    if parser == "flight_recorder":
+        return _dumps()
+    if parser == "listing":
+        return _LISTINGS
+    if parser == "records":
+        return _RECORDS
+    if parser == "case_yaml":
+        return _CASE_YAML
     if parser == "hostlist":
         return (b"gpu-r[01-04,07]-n[1-8],login1\nn[1-3]\n", b"a[1-2]b[3-4]c[[5-6],7]\n")
     if parser == "catalog":
@@ -259,6 +314,32 @@ def seeds(parser: str) -> tuple[bytes, ...]:
     return tuple(d for _, d in files)
 
 
+_LISTINGS = (
+    b"/ckpt:\ntotal 24\ndrwxr-xr-x 2 u g 4096 2026-08-01 08:00 step-100\n-rw-r--r-- 1 u g 1.5G Aug  1 08:01 model.pt\n"
+    b"\n/ckpt/step-100:\ntotal 8\n-rw-r--r-- 1 u g 8192 Aug  1  2026 __0_0.distcp\nlrwxrwxrwx 1 u g 8 Aug  1 08:02 latest -> step-100\n",
+    b"  File: /ckpt/step-5/a.pt\n  Size: 4096      \tBlocks: 8          IO Block: 4096   regular file\n"
+    b"Modify: 2026-08-01 08:00:00.000000000 +0000\n",
+    b"1.2G\t/ckpt/step-100/a.pt\n4.0K\t/ckpt/latest\n",
+    b"/ckpt\n\xe2\x94\x9c\xe2\x94\x80\xe2\x94\x80 [4.0K Aug  1 08:00]  step-1\n"
+    b"\xe2\x94\x82   \xe2\x94\x94\xe2\x94\x80\xe2\x94\x80 [ 12G Aug  1 08:00]  a.pt\n",
+    b"2026-08-01 08:00:00    5368709120 run/step-100/model.safetensors\n                           PRE step-200/\n",
+)
+_RECORDS = (
+    b'{"log":"NVRM: Xid (PCI:0000:3b:00): 79\\n","stream":"stderr","time":"2026-08-01T08:00:00.5Z"}\n' * 3,
+    b'{"MESSAGE":"x","__REALTIME_TIMESTAMP":"1785571200000000","_HOSTNAME":"n7","_BOOT_ID":"ab"}\n' * 3,
+    b"__CURSOR=s=1\n__REALTIME_TIMESTAMP=1785571200000000\n_HOSTNAME=n7\nMESSAGE\n\x05\x00\x00\x00\x00\x00\x00\x00a\nb\nc\n\n",
+    b'{\n\t"__CURSOR" : "s=1",\n\t"MESSAGE" : "x",\n\t"_HOSTNAME" : "n7"\n}\n',
+    b'{\n   "dmesg": [\n      {\n         "pri": 6,\n         "time":     1.5,\n         "msg": "x"\n      }\n   ]\n}\n',
+    b"2026-08-01T08:00:00.5Z stdout P first \n2026-08-01T08:00:00.6Z stdout F second\n" * 3,
+    b"\x1b[31mred\x1b[0m\n 1%|#\r 2%|##\r\n\x00\x00\n",
+    b'{"time":"2026-08-01T08:00:00Z","level":"ERROR","message":"x","exc_info":"Traceback\\n  a\\nValueError: x","rank":3}\n'
+    * 3,
+)
+_CASE_YAML = (
+    b"version: 1\ntimezone: Europe/Berlin\nyear: 2026\njob: {id: 77, name: a, scheduler: slurm}\nfiles:\n"
+    b"  - {path: 'a/*.log', kind: kernel, node: n7, timezone: '+00:00', clock_ahead_s: 10}\n  - {path: b.log, rank: 3, job: 78}\n"
+    b"topology:\n  world_size: 16\n  ranks: {0-7: n1, 8-15: n2}\n  nodes: {n1: {gpus: {0: '0000:3b:00'}}}\n",
+)
 _TOPOLOGY = (
     b"SwitchName=l1 Nodes=n[1-4]\nSwitchName=l2 \\\n Nodes=n[5-8]\nSwitchName=s Switches=l[1-2]\nBlockName=b Nodes=n1\n",
     b"- topology: a\n  tree:\n    switches:\n      - switch: s\n        children: l1\n      - switch: l1\n        nodes: n[1-2]\n",
@@ -276,6 +357,16 @@ _SLURM = (
     b"NodeName=n1 Arch=x86_64 State=DOWN+DRAIN\n   Reason=gpu gone [root@2026-08-01T08:00:00]\n   Gres=gpu:8\n",
     b"NODELIST STATE REASON\nn[1-3] drained bad\n",
 )
+
+
+@cache
+def _dumps() -> tuple[bytes, ...]:
+    from flight_dumps import hung
+
+    with tempfile.TemporaryDirectory() as directory:
+        for name in ("pickle", "json"):
+            hung().write(Path(directory) / name, form=name)
+        return tuple(path.read_bytes() for path in sorted(Path(directory).glob("*/*")))
 
 
 @cache
