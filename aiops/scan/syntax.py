@@ -93,7 +93,7 @@ def least(quantifier: str) -> int:
 
 def begins_line(pattern: str) -> bool:
     """True if a ``^`` anywhere in the pattern asks for the beginning of the line."""
-    return any(
+    return "^" in pattern and any(
         atom == "^" or (opened is not None and begins_line(atom[opened.end() : -1]))
         for atom, _ in parts_of(pattern)
         for opened in [GROUP.match(atom)]
