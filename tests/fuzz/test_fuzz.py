@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 from fuzz import targets
 
-INPUTS = {"saved_report": 8, "catalog": 25, "redaction": 40, "escaping": 25, "archive": 60, "metrics": 80}
+INPUTS = {
+    "saved_report": 8,
+    "catalog": 25,
+    "redaction": 40,
+    "escaping": 25,
+    "archive": 60,
+    "metrics": 80,
+    "records": 40,
+    "case_yaml": 40,
+}
 """How many inputs of each parser; 120 where nothing is said."""
 
 
