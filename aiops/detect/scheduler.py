@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 
 from aiops.detect import scheduler_slurm
 from aiops.detect.scheduler_capacity import detect_capacity
+from aiops.detect.scheduler_cliques import detect_cliques
 from aiops.detect.scheduler_cluster import Cluster
 from aiops.detect.scheduler_control_plane import detect_control_plane
 from aiops.detect.scheduler_devices import detect_devices
@@ -84,6 +85,7 @@ def _kubernetes(case: Case, quotes: Quotes) -> list[Finding]:
         *detect_jobs(cluster, quotes),
         *detect_nodes(cluster, quotes),
         *detect_capacity(case, cluster, quotes),
+        *detect_cliques(case, cluster, quotes),
     ]
     for finding in findings:
         if (
