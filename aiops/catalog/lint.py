@@ -84,6 +84,12 @@ DETECTOR_SIGNS = frozenset(
 def lint_catalog(catalog: Catalog) -> list[str]:
     """All mistakes, in the order of the files; an empty list if there is none."""
     mistakes: list[str] = []
+    mistakes += [
+        f"{twice.after}: {twice.kind} {twice.id}: the id stands in {twice.before} as well, and only one entry counts; "
+        "give one of them another id"
+        for twice in catalog.replaced
+        if not twice.site
+    ]
     for signal in catalog.signals:
         mistakes += [f"{signal.file}: signal {signal.id}: {text}" for text in _signal_mistakes(signal)]
     mistakes += _scanner_mistakes(catalog)
@@ -102,11 +108,16 @@ def lint_catalog(catalog: Catalog) -> list[str]:
 
 
 def lint_notes(catalog: Catalog) -> list[str]:
-    """What is no mistake but could be better: patterns that slow every scan, and signals that say the same."""
+    """What is no mistake but worth a look: replaced built-in entries, patterns that slow every scan, signals that say the same."""
     from aiops.scan.cost import costly_rules, overlapping
     from aiops.scan.rules import RuleSet
 
     notes = [
+        f"{entry.after}: {entry.kind} {entry.id} takes the place of the one in {entry.before}; if that is not meant, choose another id"
+        for entry in catalog.replaced
+        if entry.site
+    ]
+    notes += [
         f"{signal.file}: signal {signal.id}: {why}; name a rarer word in {pattern!r}"
         for signal, pattern, why in costly_rules(RuleSet(catalog.signals))
     ]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from aiops.catalog.documents import read_documents
-from aiops.catalog.model import Catalog, Confidence, FailureClass, Playbook, Sign, Signal, Step, XidCode
+from aiops.catalog.model import Catalog, Confidence, FailureClass, Playbook, Replaced, Sign, Signal, Step, XidCode
 from aiops.errors import CatalogError
 from aiops.model.event import Severity
 from aiops.model.finding import Role
@@ -79,6 +79,15 @@ def _load(extra: tuple[Path, ...], cache_dir: Path | None) -> Catalog:
     playbooks: dict[str, Playbook] = {}
     groups: dict[str, list[Any]] = {}
     raw_failures: list[tuple[Path, Mapping[str, Any]]] = []
+    places: dict[tuple[str, str], Path] = {}
+    replaced: list[Replaced] = []
+
+    def note(kind: str, name: str, path: Path) -> None:
+        before = places.get((kind, name))
+        if before is not None:
+            replaced.append(Replaced(kind, name, before.name, path.name, _base(before) != _base(path)))
+        places[kind, name] = path
+
     files = [file for base in (catalog_dir(), *extra) for file in _files(base)]
     confidence = catalog_dir() / "confidence.yaml"
     *values, coefficients = read_documents([*(path for _, path in files), confidence], cache_dir)
@@ -86,9 +95,11 @@ def _load(extra: tuple[Path, ...], cache_dir: Path | None) -> Catalog:
         for entry in _entries(path, value):
             if what == "signals":
                 signal = _signal(path, entry)
+                note("signal", signal.id, path)
                 signals[signal.id] = signal
             elif what == "playbooks":
                 playbook = _playbook(path, entry)
+                note("playbook", playbook.id, path)
                 playbooks[playbook.id] = playbook
             elif set(entry) == {"group", "signs"}:
                 groups[str(entry["group"])] = list(entry["signs"])
@@ -96,6 +107,7 @@ def _load(extra: tuple[Path, ...], cache_dir: Path | None) -> Catalog:
                 raw_failures.append((path, entry))
     for path, entry in raw_failures:
         failure = _failure(path, entry, groups)
+        note("class", failure.id, path)
         failures[failure.id] = failure
     return Catalog(
         signals=tuple(signals.values()),
@@ -104,7 +116,13 @@ def _load(extra: tuple[Path, ...], cache_dir: Path | None) -> Catalog:
         xids=_codes(catalog_dir() / "xid.csv", "xid"),
         sxids=_codes(catalog_dir() / "sxid.csv", "sxid"),
         confidence=_confidence(confidence, coefficients),
+        replaced=tuple(replaced),
     )
+
+
+def _base(path: Path) -> Path:
+    """The catalog directory that a file belongs to."""
+    return path.parent.parent if path.parent.name in ("signals", "failures") else path.parent
 
 
 def _files(base: Path) -> Iterator[tuple[str, Path]]:

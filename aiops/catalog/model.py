@@ -157,6 +157,21 @@ class Confidence:
     gap: float = 0.3
 
 
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """An entry that a later one of the same id took the place of."""
+
+    kind: str
+    """``signal``, ``class`` or ``playbook``."""
+    id: str
+    before: str
+    """File that it was in."""
+    after: str
+    """File of the entry that counts."""
+    site: bool
+    """True if a site's directory replaced it on purpose; false if one directory holds both."""
+
+
 @dataclass(frozen=True)
 class Catalog:
     """All knowledge of one run: built-in plus the site's own."""
@@ -167,6 +182,8 @@ class Catalog:
     xids: Mapping[int, XidCode]
     sxids: Mapping[int, XidCode]
     confidence: Confidence = Confidence()
+    replaced: tuple[Replaced, ...] = ()
+    """Entries whose id came twice, in the order of the files."""
 
     @cached_property
     def by_id(self) -> Mapping[str, Signal]:

@@ -56,8 +56,8 @@ def show_entry(
 
 @app.command("lint")
 def lint(catalog: _Extra = None) -> None:
-    """Check every entry; prints one sentence for each mistake and exits with 2 if there is one."""
-    from aiops.catalog.lint import lint_catalog
+    """Check every entry: one sentence for each mistake, and exit code 2 if there is one; notes do not change the exit code."""
+    from aiops.catalog.lint import lint_catalog, lint_notes
     from aiops.cli import show
 
     loaded = _load(catalog)
@@ -65,6 +65,8 @@ def lint(catalog: _Extra = None) -> None:
     if mistakes:
         show.write("\n".join(mistakes))
         raise typer.Exit(2)
+    for note in lint_notes(loaded):
+        show.write(f"note: {note}")
     show.write(
         f"{len(loaded.signals)} signals, {len(loaded.failures)} failure classes, {len(loaded.playbooks)} playbooks: no mistakes"
     )

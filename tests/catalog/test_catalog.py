@@ -151,3 +151,24 @@ def test_files_read_before_mean_the_same_and_a_changed_one_is_read_anew(tmp_path
         kept.write_bytes(b"{broken")
     path.write_text(text.replace("2026-08-01", "Empty"))
     assert read(path) == first
+
+
+def test_lint_says_that_a_site_replaces_a_built_in_entry_and_passes(aiops, tmp_path: Path) -> None:
+    result = aiops("catalog", "lint", "--catalog", site(tmp_path, GOOD.replace("site.battery", "kernel.segfault")))
+    assert result.returncode == 0
+    assert b"note: site.yaml: signal kernel.segfault takes the place of the one in kernel.yaml" in result.stdout
+
+
+def test_lint_names_patterns_that_slow_every_scan_and_passes(aiops, tmp_path: Path) -> None:
+    slow = GOOD.replace("raid: BBU of (?P<host>[\\w-]+) is empty", "worker (?P<host>[0-9]+) queue").replace(
+        "raid: BBU of n7 is empty", "worker 7 queue"
+    )
+    result = aiops("catalog", "lint", "--catalog", site(tmp_path, slow))
+    assert result.returncode == 0, result.stdout
+    assert b"note: site.yaml: signal site.battery: the scanner stops at" in result.stdout
+
+
+def test_one_id_twice_in_one_directory_is_a_mistake(aiops, tmp_path: Path) -> None:
+    result = aiops("catalog", "lint", "--catalog", site(tmp_path, GOOD + GOOD))
+    assert result.returncode == 2
+    assert b"signal site.battery: the id stands in site.yaml as well" in result.stdout
