@@ -162,6 +162,8 @@ def _requeue(incident: IncidentDraft, nodes: list[str]) -> tuple[str, str]:
         if nodes:
             return verdict, f"The fault stays with {', '.join(nodes)}; everything else may be used."
         return verdict, "The fault is in a node, but the evidence does not name it: find it before the job goes back."
+    if verdict == "fix_first" and incident.best.failure.culprit == "scheduler":
+        return verdict, "It does not start on any node until this is resolved."
     if verdict == "fix_first":
         return verdict, "It fails again on any node until the cause is fixed."
     if verdict == "not_needed":
@@ -192,6 +194,7 @@ def _facts(incident: IncidentDraft, choice: Choice, nodes: list[str]) -> dict[st
         "pci": names.pci(suspect.pci) or (str(suspect.gpu) if suspect.gpu is not None else "<GPU index>"),
         "where": _where(incident),
         "fix": _fix(incident),
+        "evidence": head.text,
         "missing": "; ".join(incident.best.open_questions) or "logs of the ranks and nodes around the end of the job",
     }
 
