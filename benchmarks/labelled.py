@@ -64,7 +64,7 @@ def _fixtures() -> Iterator[Labelled]:
         yield Labelled(
             truth.parent.name,
             "fixtures",
-            [] if healthy else label["accept_classes"],
+            [] if healthy else label.get("accept_classes", []),
             _tree(truth.parent / "bundle"),
             nodes,
         )
@@ -92,4 +92,4 @@ def _casebook() -> Iterator[Labelled]:
         healthy = "incident" not in _listed(label["verdict"])
         nodes = set(_listed((label.get("culprit") or {}).get("node"))) | set(_listed(label.get("allow_targets")))
         files = {name: (path.parent / name).read_bytes() for name in case["files"]}
-        yield Labelled(case["id"], "casebook", [] if healthy else label["accept_classes"], files, nodes)
+        yield Labelled(case["id"], "casebook", [] if healthy else label.get("accept_classes", []), files, nodes)
