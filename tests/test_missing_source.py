@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from aiops.catalog import load_catalog
 from aiops.config import Settings, default_cache_dir
 from aiops.evaluate import load_truth
 from aiops.model.report import DISRUPTIVE, Incident, Report
@@ -58,14 +59,14 @@ def what_is_wrong(report: Report, label: dict[str, Any]) -> str:
     if report.verdict == "inconclusive":
         return "" if first.hypotheses[0].would_decide else "does not know and does not say what would decide"
     if first.failure_class not in listed(label["accept_classes"]):
-        return "" if honest(first) else f"is sure of {first.failure_class} ({first.confidence:.0%})"
+        return "" if honest(first, label) else f"is sure of {first.failure_class} ({first.confidence:.0%})"
     return wrong_place(first, label)
 
 
-def honest(incident: Incident) -> bool:
+def honest(incident: Incident, label: dict[str, Any]) -> bool:
     """Another class than the true one: it says itself that it does not know why, or it is no more than likely and names what
     would decide."""
-    unknown = incident.failure_class.startswith("unk.")
+    unknown = incident.failure_class.startswith("unk.") or only_an_effect(incident, label)
     return bool(incident.hypotheses[0].would_decide) and (unknown or incident.confidence <= LIKELY)
 
 
@@ -76,6 +77,13 @@ def touched_nodes(report: Report) -> set[str]:
 
 def blamed_nodes(label: dict[str, Any]) -> set[str]:
     return {*listed((label.get("culprit") or {}).get("node")), *listed(label.get("allow_targets"))}
+
+
+def only_an_effect(incident: Incident, label: dict[str, Any]) -> bool:
+    """It names what the true class brings about, such as the kill for a leak: less than the cause, and not wrong."""
+    failures = load_catalog().failures
+    effects = {sign.sign for name in listed(label["accept_classes"]) for sign in failures[name].effects}
+    return failures[incident.failure_class].causes[0].sign in effects
 
 
 def wrong_place(incident: Incident, label: dict[str, Any]) -> str:

@@ -14,7 +14,7 @@ UNSEEN_AT_MOST = 0.7
 
 def unseen(case: Case, best: Hypothesis, findings: list[Finding], scope: JobScope) -> list[str]:
     """Observations that would decide and are missing, although the same was collected of the suspect's peers; in words."""
-    return [*_kernel_logs(case, best, findings, scope), *_sender(best), *_dump(best), *_pods(case, best)]
+    return [*_kernel_logs(case, best, findings, scope), *_sender(case, best), *_dump(best), *_members(case, best)]
 
 
 def _kernel_logs(case: Case, best: Hypothesis, findings: list[Finding], scope: JobScope) -> list[str]:
@@ -37,9 +37,11 @@ def _kernel_logs(case: Case, best: Hypothesis, findings: list[Finding], scope: J
     ]
 
 
-def _sender(best: Hypothesis) -> list[str]:
-    """A signal from outside says that somebody stopped the run, and not who."""
+def _sender(case: Case, best: Hypothesis) -> list[str]:
+    """A signal from outside says that somebody stopped the run, and not who; a cancel by its user says not why."""
     head = best.causes[0]
+    if best.failure.id == "usr.cancel" and not case.coverage.sources.get("training"):
+        return ["The output of the job: it may show why somebody cancelled it"]
     if head.sign != "launcher.stopped" or len({f.sign for f in best.causes}) > 1:
         return []
     return ["Who sent the signal: the output of the job's other members, and the scheduler's record of a cancel"]
@@ -54,8 +56,12 @@ def _dump(best: Hypothesis) -> list[str]:
     ]
 
 
-def _pods(case: Case, best: Hypothesis) -> list[str]:
-    """Events tell that pods wait, and the pods themselves, which would show what the gang already holds, are missing."""
-    if best.causes[0].sign != "sched.unschedulable" or not case.objects or any(o.kind == "Pod" for o in case.objects):
-        return []
-    return ["The pods of the job and of its rivals: which of them run already and hold GPUs"]
+def _members(case: Case, best: Hypothesis) -> list[str]:
+    """Pods wait or do not come, and of the pods or of their events, which would show why, nothing was collected."""
+    kinds = {item.kind for item in case.objects}
+    sign = best.causes[0].sign
+    if sign == "sched.unschedulable" and kinds and "Pod" not in kinds:
+        return ["The pods of the job and of its rivals: which of them run already and hold GPUs"]
+    if sign == "net.rendezvous_timeout" and "Pod" in kinds and "Event" not in kinds:
+        return ["The events of the job's pods: did every member start?"]
+    return []
