@@ -13,6 +13,11 @@ Signs and their roles:
 - ``metric.fabric_wait`` pause frames or congestion notifications rise on most nodes together: root.
 - ``metric.rss_growth`` a node's free memory falls steadily to almost nothing: root.
 - ``metric.idle_gpu`` idle while all others of the job work: root. ``metric.hang`` GPUs spin in a collective: echo.
+- ``metric.fabric_state`` the NVLink fabric failed or is not ready: root. ``metric.recovery_action`` the driver asks
+  for a reset, a reboot or a drain: echo. ``metric.sram_threshold`` root if new. ``metric.banks_left`` and
+  ``metric.retired_pages`` few spares are left: context.
+- ``net.link_down``, ``net.link_flap``, ``metric.port_errors``, ``metric.port_slow`` InfiniBand ports: root.
+- ``metric.outlier`` does persistently less than its peers in the same job: context.
 - ``metric.fb_full`` memory full: context. ``metric.fb_drop`` memory released before the others did: echo.
 
 Peers are the GPUs of the same model on the node, or in the case if the node has too few. A condition must persist,
@@ -33,13 +38,25 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
     """All findings in the metric samples of a case."""
     if not case.series:
         return []
-    from aiops.detect import metrics_activity, metrics_clocks, metrics_links, metrics_memory, metrics_xid
+    from aiops.detect import (
+        metrics_activity,
+        metrics_clocks,
+        metrics_links,
+        metrics_memory,
+        metrics_outliers,
+        metrics_state,
+        metrics_xid,
+    )
     from aiops.detect.metrics_evidence import Proof
     from aiops.detect.metrics_fabric import congestion
     from aiops.detect.metrics_frame import frames
     from aiops.detect.metrics_host import memory_leak
+    from aiops.detect.metrics_ports import port_faults
 
     proof = Proof(case)
-    rules = (metrics_memory, metrics_xid, metrics_clocks, metrics_links, metrics_activity)
-    found = [finding for frame in frames(case) for rule in rules for finding in rule.find(frame, proof)]
-    return [*found, *congestion(case, proof), *memory_leak(case, proof)]
+    rules = (metrics_memory, metrics_xid, metrics_clocks, metrics_links, metrics_activity, metrics_state)
+    found: list[Finding] = []
+    for frame in frames(case):
+        here = [finding for rule in rules for finding in rule.find(frame, proof)]
+        found += [*here, *metrics_outliers.find(frame, proof, here)]
+    return [*found, *congestion(case, proof), *memory_leak(case, proof), *port_faults(case, proof)]

@@ -53,3 +53,24 @@ def test_the_sick_gpu_is_named_with_its_line(
 )
 def test_what_a_moment_cannot_show_is_no_finding(tmp_path: Path, changes: dict[str, str]) -> None:
     assert findings(tmp_path, dump(HEALTHY | {3: gpu_tree(3, **changes)})) == []
+
+
+def test_a_node_that_is_not_in_the_fabric_is_one_finding(tmp_path: Path) -> None:
+    (finding,) = findings(tmp_path, dump({index: gpu_tree(index, state="In Progress") for index in range(8)}))
+    assert (finding.sign, finding.node, finding.gpu) == ("metric.fabric_state", "gx-07", None)
+    (finding,) = findings(tmp_path, dump(HEALTHY | {2: gpu_tree(2, status="Failure")}))
+    assert (finding.sign, finding.gpu, finding.fields["state"]) == ("metric.fabric_state", 2, 4)
+    assert findings(tmp_path, dump({index: gpu_tree(index, state="N/A") for index in range(8)})) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "sign", "role"),
+    [
+        ({"action": "Reset"}, "metric.recovery_action", Role.ECHO),
+        ({"action": "Drain and Reset"}, "metric.recovery_action", Role.ECHO),
+        ({"none": "2"}, "metric.banks_left", Role.CONTEXT),
+    ],
+)
+def test_what_the_driver_asks_for_is_no_cause(tmp_path: Path, changes: dict[str, str], sign: str, role: Role) -> None:
+    (finding,) = findings(tmp_path, dump(HEALTHY | {3: gpu_tree(3, **changes)}))
+    assert (finding.sign, finding.gpu, finding.role) == (sign, 3, role)
