@@ -19,6 +19,8 @@ from aiops.model.event import Severity
 DIAGNOSTIC = "gpu.diagnostic"
 
 _JSON = re.compile(rb'"DCGM (?:GPU )?Diagnostic"\s*:|"Health Monitor Report"')
+_JSON_START = re.compile(rb"(?:\xef\xbb\xbf)?(?:[^{}\n]{0,200}\n){0,4}\s*\{")
+"""A document, after a prompt or the name of the host at most."""
 _TABLE = re.compile(rb"^\| (?:Diagnostic +\| Result +\||Health Monitor Report +)", re.MULTILINE)
 _TABLE_LINE = re.compile(rb"^\s*(?:[|+].*|Successfully ran diagnostic.*|\s*)\r?$")
 _TOOL = re.compile(
@@ -50,8 +52,7 @@ class _Failure:
 
 def sniff_diagnostics(head: bytes) -> str | None:
     """``dcgmi diag`` or ``dcgmi health``, as JSON or as a table, if the whole text is that."""
-    bare = head.lstrip(b"\xef\xbb\xbf \t\r\n")
-    if bare[:1] == b"{":
+    if _JSON_START.match(head) is not None:
         match = _JSON.search(head)
         return None if match is None else "dcgmi health -j" if b"Health" in match[0] else "dcgmi diag -j"
     match = _TABLE.search(head)
@@ -72,7 +73,8 @@ def read_diagnostics(source: Source, data: bytes, case: Case) -> None:
     form = sniff_diagnostics(data[:_HEAD]) or source.format
     source.format = source.format or form
     table, health = not form.endswith("-j"), form.startswith("dcgmi health")
-    outside = [line for line in lines if line[:1] not in "|+"] if table else []
+    begin = 0 if table else text.find("{")
+    outside = [line for line in lines if line[:1] not in "|+"] if table else text[:begin].splitlines()
     source.node = host_of_output(source, outside, _TOOL)
     if source.node is not None:
         case.topology.nodes.setdefault(source.node, set()).add(source.name)
@@ -80,7 +82,7 @@ def read_diagnostics(source: Source, data: bytes, case: Case) -> None:
         failures = _health_table(lines) if health else _diag_table(lines)
     else:
         try:
-            document = json.loads(text)
+            document, _ = json.JSONDecoder().raw_decode(text, begin)
         except (ValueError, RecursionError) as problem:
             line = getattr(problem, "lineno", None)
             reason = f"not valid JSON, so that no result was read: {problem}"
