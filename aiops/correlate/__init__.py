@@ -59,6 +59,7 @@ def correlate(case: Case, findings: list[Finding], catalog: Catalog) -> list[Inc
         verdict = "inconclusive"
         best.against += [f"does not explain: {f.text}" for f in unanswered[:3]]
         best.unseen += [f"What brought this about: {f.text}" for f in unanswered[:3]]
+        best.confidence = min(best.confidence, UNSEEN_AT_MOST)
     in_job = [f for f in findings if in_scope(f, scope)]
     scope = scope_of_cause(case, scope, best.causes[0])
     best.suspect.job = scope.job
