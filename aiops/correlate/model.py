@@ -106,6 +106,10 @@ class JobScope:
     """Nodes that are known to serve other jobs, for a job that was asked for by name and has no nodes yet."""
     other_files: frozenset[str] = frozenset()
     """Names of the files that ``case.yaml`` gives to other jobs."""
+    asked: bool = False
+    """The job is known because accounting or ``scontrol`` was asked for it by its id."""
+    eligible: frozenset[str] | None = None
+    """Nodes that a job without any could be given; ``None`` if that is unknown."""
 
 
 @dataclass(slots=True)

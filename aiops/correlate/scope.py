@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from aiops.correlate.model import JobScope
+from aiops.detect.scheduler_slurm_places import node_states, nodes_of_choice, waits_for_a_limit
 from aiops.model.case import Case, Job
 from aiops.model.event import NO_TIME, Severity
 from aiops.model.finding import Finding, Role
@@ -63,6 +64,7 @@ def find_scope(case: Case) -> JobScope:
     members |= kin
     from_output = bool(case.coverage.sources.get("training"))
     known = (job.nodes or earlier or kin or _all_placed(case)) and (from_output or not _whole_cluster(case))
+    eligible = None if members else _eligible(case, job)
     return JobScope(
         job=_gang(job),
         name=job.name,
@@ -73,7 +75,9 @@ def find_scope(case: Case) -> JobScope:
         gpus=job.gpus or case.topology.world_size,
         from_output=from_output,
         namespaces=_collected(case),
-        elsewhere=_held_by_others(case, job) - members,
+        elsewhere=_held_by_others(case, job) - members - (eligible or frozenset()),
+        asked=job.id == _asked(case),
+        eligible=eligible,
         other_files=_files_of_others(case, {job.id, job.name, _gang(job)}),
     )
 
@@ -92,8 +96,7 @@ def _collected(case: Case) -> frozenset[str]:
 
 def _held_by_others(case: Case, job: Job) -> frozenset[str]:
     """Nodes on which other jobs run, if ``job`` alone was asked for (``scontrol show job``) and waits for its first ones."""
-    shown = [one for one in case.jobs if any(r.tool == "scontrol" for r in one.fields.get("records") or ())]
-    if shown != [job] or job.nodes or not (job.state or "").upper().startswith("PENDING"):
+    if job.id != _asked(case) or job.nodes or not (job.state or "").upper().startswith("PENDING"):
         return frozenset()
     return frozenset(node for other in case.jobs if other.id != job.id and _runs_on(other) for node in other.nodes)
 
@@ -122,6 +125,27 @@ def _whole_cluster(case: Case) -> bool:
     return len({_gang(job) for job in case.jobs if job.scheduler == "kubernetes"}) > 1
 
 
+def _asked(case: Case) -> str | None:
+    """The one job for which ``sacct -j`` or ``scontrol show job`` was called; queues list everybody's."""
+    told = {
+        job.id
+        for job in case.jobs
+        if any(record.tool in ("sacct", "scontrol") for record in job.fields.get("records") or ())
+    }
+    return next(iter(told)) if len(told) == 1 else None
+
+
+def _eligible(case: Case, job: Job) -> frozenset[str] | None:
+    """Nodes that a Slurm job could be given: none if a limit or its own request keeps it; ``None`` if that is unknown."""
+    if job.scheduler != "slurm":
+        return None
+    if waits_for_a_limit(job.reason) or job.reason == "BadConstraints":
+        return frozenset()
+    if not (job.state or "").startswith("PENDING"):
+        return None
+    return frozenset(nodes_of_choice(job, node_states(case))) or None
+
+
 def _all_placed(case: Case) -> bool:
     """True if the node of every rank is known. A list of nodes with gaps must not exclude any node from the job: the one that
     is missing may be the one that failed."""
@@ -136,8 +160,9 @@ def _choose(case: Case, nodes: set[str], pods: set[str]) -> Job | None:
     if not jobs:
         return None
     logged = _logged_job(case)
+    wanted = logged or _asked(case)
     for job in jobs:
-        if logged and job.id == logged:
+        if wanted and job.id == wanted:
             return job
     # a job that runs untroubled is not the one that failed; acting on it would do the harm
     if len(jobs) == 1 and (not nodes or nodes & set(jobs[0].nodes)):
@@ -201,6 +226,8 @@ def in_scope(finding: Finding, scope: JobScope) -> bool:
         return finding.job is not None and finding.job == scope.job
     if finding.node in scope.elsewhere:
         return False
+    if finding.node and scope.eligible is not None and finding.node not in scope.eligible:
+        return False
     namespace, slash, _ = (finding.job or "").partition("/")
     if slash and scope.namespaces and namespace not in scope.namespaces and finding.sign.startswith("sched."):
         return False  # events of a whole cluster tell of workloads that nobody asked about
@@ -210,7 +237,12 @@ def in_scope(finding: Finding, scope: JobScope) -> bool:
         and not scope.nodes & {*finding.nodes, *_bare_names(finding.nodes)}
     ):
         return False
-    if finding.job and scope.job and scope.from_output and finding.sign.startswith(("sched.", "slurm.")):
+    if (
+        finding.job
+        and scope.job
+        and (scope.from_output or scope.asked)
+        and finding.sign.startswith(("sched.", "slurm."))
+    ):
         return same_workload(finding.job, scope)
     return True
 

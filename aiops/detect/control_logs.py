@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
+
 from aiops.catalog.model import Catalog
-from aiops.detect.evidence import evidence_rows, in_time, known
+from aiops.detect.evidence import evidence_rows, in_time, job_of, known
 from aiops.detect.signals import finding_of
 from aiops.model.case import Case
 from aiops.model.event import Event, Severity
 from aiops.model.finding import Finding, Role
 
+# A submission that slurmctld refused became no job, so it is about none that is on record.
+_REFUSED = re.compile(r"\] (?:error: )?_slurm_rpc_(?:submit_batch_job|allocate_resources): ")
 _MARGIN_NS = 120 * 1_000_000_000
 
 
 def detect(case: Case, catalog: Catalog) -> list[Finding]:
-    """One finding for each signal whose detector is ``control_logs`` (before the start) or ``control_stops`` (an end).
+    """One finding for each job and signal whose detector is ``control_logs`` (before the start) or ``control_stops`` (an end).
 
     A job that trained has been admitted, placed, pulled and started, so that such messages in another file are about
     other workloads (CONTEXT). A message that something was stopped is about others if the job trained on after it.
@@ -34,10 +38,15 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
             if signal.detector == "control_logs"
             else bool(last) and all(_before(event, last) for event in events)
         )
-        finding = finding_of(case, signal, events)
-        if about_others:
-            finding.role, finding.severity = Role.CONTEXT, Severity.INFO
-        findings.append(finding)
+        by_job: dict[str | None, list[Event]] = {}
+        for event in events:
+            by_job.setdefault(job_of(event), []).append(event)
+        for job, of_job in by_job.items():
+            finding = finding_of(case, signal, of_job)
+            refused = job is None and bool(case.jobs) and all(_REFUSED.search(event.text) for event in of_job)
+            if about_others or refused:
+                finding.role, finding.severity = Role.CONTEXT, Severity.INFO
+            findings.append(finding)
     return findings
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from aiops.model.case import Case
@@ -56,6 +57,17 @@ def inexact(events: Iterable[Event]) -> bool:
     """True if all known times of the events are those of lines above them."""
     qualities = [event.quality for event in events if known(event)]
     return bool(qualities) and max(qualities) <= TimeQuality.INHERITED
+
+
+_JOB_ID = re.compile(r"\b(?:JobId|StepId)=(\d{1,10})\b|\] \[(\d{1,10})\.(?:batch|extern|interactive|\d{1,6})\] ")
+
+
+def job_of(event: Event) -> str | None:
+    """The Slurm job that a line names, if it names one and no second."""
+    if (told := event.fields.get("job")) is not None:
+        return str(told)
+    named = {first or second for first, second in _JOB_ID.findall(event.text)}
+    return named.pop() if len(named) == 1 else None
 
 
 def evidence_rows(case: Case, *signals: str) -> list[Event]:

@@ -111,7 +111,7 @@ def _not_responding(case: Case) -> list[Finding]:
     findings = []
     for node, events in by_node.items():
         first, last = span(events)
-        job = next((str(e.fields["job"]) for e in events if e.fields.get("job")), None)
+        jobs = {str(e.fields["job"]) for e in events if e.fields.get("job")}
         findings.append(
             Finding(
                 sign="slurm.node_down",
@@ -122,7 +122,7 @@ def _not_responding(case: Case) -> list[Finding]:
                 last=last,
                 node=node,
                 nodes=(node,),
-                job=job,
+                job=jobs.pop() if len(jobs) == 1 else None,
                 count=len(events),
                 evidence=quotes(case, events),
             )

@@ -4,7 +4,8 @@ Signs, all with ``job`` (`Job.id`) and ``fields["workload"]`` where they are abo
 other workloads in the same evidence can be told apart:
 
 - waiting: ``sched.quota``, ``sched.gang_infeasible``, ``sched.gang_partial``, ``sched.unschedulable``,
-  ``sched.stale_podgroup``, ``sched.fragmentation``, ``sched.plugin_stale``, ``sched.ray_group``, ``sched.claims``,
+  ``sched.maintenance``, ``sched.stale_podgroup``, ``sched.fragmentation``, ``sched.plugin_stale``,
+  ``sched.ray_group``, ``sched.claims``,
   ``sched.queue_broken``, ``sched.admission_check``, ``sched.cluster_lost``, ``sched.pending`` (CONTEXT)
 - starting: ``sched.image_pull``, ``sched.container_setup``, ``sched.pods_ready_timeout``, ``sched.bind_failed``,
   ``sched.compute_domain``, ``sched.clique_split``, ``sched.admission_denied``, ``sched.webhook_failed``
@@ -12,7 +13,8 @@ other workloads in the same evidence can be told apart:
 - stopped by the scheduler: ``sched.preempted``, ``sched.evicted``, ``sched.walltime``, ``sched.deadline``,
   ``sched.cancelled``, ``sched.oom_killed``
 - nodes: ``sched.node_fail``, ``sched.node_reboot``, ``sched.node_invalid``, ``sched.gres_mismatch``,
-  ``sched.node_memory_mismatch``, ``sched.kill_failed`` (ECHO), ``sched.node_drained``, ``sched.node_pressure``,
+  ``sched.node_memory_mismatch``, ``sched.prolog_failed``, ``sched.kill_failed`` (ECHO), ``sched.node_drained``,
+  ``sched.node_pressure``,
   ``sched.node_problem``, ``sched.device_missing`` (the last four CONTEXT)
 - ends: ``sched.job_failed``, ``sched.job_completed``, ``sched.requeued``, ``sched.container_exit`` (all CONTEXT), ``sched.requeue_loop``
 
@@ -36,7 +38,9 @@ from aiops.detect.scheduler_placement import detect_placement
 from aiops.detect.scheduler_pods import detect_pods
 from aiops.detect.scheduler_queue import detect_queue
 from aiops.detect.scheduler_queue_setup import detect_queue_setup
-from aiops.detect.scheduler_slurm_nodes import detect_slurm_nodes, node_states
+from aiops.detect.scheduler_slurm_nodes import detect_slurm_nodes
+from aiops.detect.scheduler_slurm_places import node_states
+from aiops.detect.scheduler_slurm_reservations import detect_reservations
 from aiops.model.case import Case
 from aiops.model.event import Severity
 from aiops.model.finding import Finding, Role
@@ -66,6 +70,7 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
     if case.objects:
         findings += _kubernetes(case, quotes)
     states = node_states(case)
+    findings += detect_reservations(case, quotes, states)
     if states or any(job.scheduler == "slurm" for job in case.jobs):
         of_jobs = scheduler_slurm.detect_jobs(case, quotes, states)
         told = {name for finding in of_jobs if finding.sign == "sched.node_fail" for name in finding.nodes}

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from aiops.detect.evidence import evidence_rows
+from aiops.detect.evidence import quotes as quotations
+from aiops.detect.reuse import ATTEMPTS
 from aiops.detect.scheduler_evidence import Quotes
 from aiops.detect.scheduler_findings import Group, amount, listing
-from aiops.detect.scheduler_slurm_nodes import NodeState
+from aiops.detect.scheduler_slurm_places import NodeState
+from aiops.detect.scheduler_slurm_runs import Run, finish, job_group, runs
+from aiops.detect.scheduler_slurm_waiting import detect_waiting, never_runnable
 from aiops.ingest.slurm import LIMIT_SIGNAL
 from aiops.ingest.slurm_values import span_text
 from aiops.model.case import Case, Job
@@ -22,80 +26,17 @@ _NEAR_NS = 900 * 1_000_000_000
 _MANY = 40
 """Jobs of one outcome beyond which a bundle-wide listing is summed up."""
 
-# https://slurm.schedmd.com/job_reason_codes.html: limits that one job exceeds by itself, whatever else runs.
-_TOO_LARGE = ("PerJob", "MaxNodePerJobLimit", "MaxCpuPerJobLimit", "PartitionNodeLimit", "MinNode")
-_TIME_LIMITS = ("Wall", "PartitionTimeLimit")
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One run of a job (a requeued job has several)."""
-
-    job: Job
-    state: str
-    reason: str | None
-    code: int | None
-    signal: int | None
-    by: str | None
-    started: int
-    ended: int
-    nodes: tuple[str, ...]
-    source: int
-    line: int
-    text: str
-    last: bool
-
-
-def runs(job: Job) -> list[Run]:
-    """All runs of a job, oldest first."""
-    told = job.fields.get("incarnations")
-    if not told:
-        return [
-            Run(
-                job,
-                job.state or "",
-                job.reason,
-                job.exit_code,
-                job.exit_signal,
-                job.fields.get("cancelled_by"),
-                job.started,
-                job.ended,
-                job.nodes,
-                job.source,
-                job.line,
-                job.text,
-                True,
-            )
-        ]
-    return [
-        Run(
-            job,
-            item["state"] or "",
-            item["reason"],
-            item["exit_code"],
-            item["exit_signal"],
-            item["cancelled_by"],
-            item["started"],
-            item["ended"],
-            tuple(item["nodes"]),
-            item["source"],
-            item["line"],
-            item["text"],
-            index == len(told) - 1,
-        )
-        for index, item in enumerate(told)
-    ]
-
 
 def detect_jobs(case: Case, quotes: Quotes, nodes: Mapping[str, NodeState]) -> list[Finding]:
     """One finding per job and outcome: ``sched.oom_killed``, ``sched.walltime``, ``sched.deadline``,
     ``sched.cancelled``, ``sched.preempted``, ``sched.node_fail``, ``sched.job_failed``, ``sched.job_completed``,
-    ``sched.requeued``, and for waiting jobs ``sched.quota``, ``sched.gang_infeasible``, ``sched.unschedulable``,
-    ``sched.pending``."""
+    ``sched.requeued``, ``sched.requeue_loop``, and for waiting jobs ``sched.quota``, ``sched.gang_infeasible``,
+    ``sched.unschedulable``, ``sched.maintenance``, ``sched.fragmentation``, ``sched.pending``."""
     findings: list[Finding] = []
     limits = [case.events[index].fields for index in case.events.by_signal().get(LIMIT_SIGNAL, ())]
     for job in sorted((job for job in case.jobs if job.scheduler == "slurm"), key=lambda job: job.id):
         findings += _job(job, quotes, nodes, limits)
+    _name_preemptors(case, findings)
     return [
         *_sum_up(findings, "sched.job_completed"),
         *_sum_up(findings, "sched.pending"),
@@ -116,31 +57,44 @@ def _job(
                 finding.role, finding.severity = Role.CONTEXT, Severity.WARNING
             yield finding
     if all_runs[-1].state == "PENDING" or (all_runs[-1].state == "REQUEUE_HOLD"):
-        yield _waiting(all_runs[-1], quotes, limits)
+        yield detect_waiting(all_runs[-1], quotes, limits, nodes)
+    if (loop := _loop(job, all_runs, quotes)) is not None:
+        yield loop
     restarts = job.fields.get("restarts") or 0
     if restarts or len(all_runs) > 1:
-        group = _group("sched.requeued", job, Role.CONTEXT, Severity.WARNING, restarts=max(restarts, len(all_runs) - 1))
+        group = job_group(
+            "sched.requeued", job, Role.CONTEXT, Severity.WARNING, restarts=max(restarts, len(all_runs) - 1)
+        )
         for run in all_runs:
             group.note(quotes.row(run.source, run.line, run.text, run.ended), ts=run.ended)
         yield group.finding(f"Job {job.id} was requeued {amount(max(restarts, len(all_runs) - 1), 'time')}")
 
 
-def _group(sign: str, job: Job, role: Role = Role.ROOT, severity: Severity = Severity.ERROR, **fields: Any) -> Group:
-    return Group(
-        sign,
-        job=job.id,
-        role=role,
-        severity=severity,
-        name=job.queue,
-        fields={"workload": f"job {job.id}" + (f" {job.name}" if job.name else ""), "state": job.state, **fields},
-    )
+def _loop(job: Job, all_runs: list[Run], quotes: Quotes) -> Finding | None:
+    """The job ends by itself in the same way again and again, and Slurm puts it back each time."""
+    ended = [run for run in all_runs if run.state in ("REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "FAILED")]
+    ended = [run for run in ended if run.code or run.signal or any(s["state"] == "FAILED" for s in _steps(run))]
+    ways = {(run.code, run.signal) for run in ended}
+    if len(ended) < ATTEMPTS or len(ways) > 1 or any(run.state == "COMPLETED" for run in all_runs):
+        return None
+    last = ended[-1]
+    how = f"with exit code {last.code}" if last.code else f"by signal {last.signal}" if last.signal else "as failed"
+    group = job_group("sched.requeue_loop", job, attempts=len(ended), exit_code=last.code, exit_signal=last.signal)
+    for run in (ended[0], last):
+        group.note(quotes.row(run.source, run.line, run.text, run.ended), ts=run.ended)
+    group.count = len(ended)
+    return group.finding(f"{len(ended)} runs of job {job.id} ended {how}, and Slurm started it again")
 
 
-def _finish(group: Group, run: Run, quotes: Quotes, message: str) -> Finding:
-    ended = run.ended if run.ended != NO_TIME else run.started
-    group.fields["run_nodes"] = run.nodes
-    group.note(quotes.row(run.source, run.line, run.text, ended), ts=ended)
-    return group.finding(message)
+def _name_preemptors(case: Case, findings: list[Finding]) -> None:
+    """slurmctld's log names the job for which another had to go; accounting does not."""
+    for event in evidence_rows(case, "slurm.preempted"):
+        for finding in findings:
+            by = event.fields.get("by")
+            if finding.sign == "sched.preempted" and by and finding.job == event.fields.get("job"):
+                finding.fields = {**finding.fields, "by": f"job {by}"}
+                finding.text = f"Job {finding.job} was preempted by job {by}"
+                finding.evidence += quotations(case, [event])
 
 
 def _outcome(run: Run, quotes: Quotes, nodes: Mapping[str, NodeState]) -> Finding | None:
@@ -151,21 +105,21 @@ def _outcome(run: Run, quotes: Quotes, nodes: Mapping[str, NodeState]) -> Findin
         return _oom(run, killed, quotes)
     if state == "TIMEOUT" or (state == "FAILED" and run.reason == "TimeLimit"):
         limit = job.fields.get("time_limit")
-        group = _group("sched.walltime", job, limit_s=limit, elapsed_s=job.fields.get("elapsed"))
+        group = job_group("sched.walltime", job, limit_s=limit, elapsed_s=job.fields.get("elapsed"))
         given = f" of {span_text(limit)}" if limit else ""
-        return _finish(group, run, quotes, f"{label} reached its time limit{given}")
+        return finish(group, run, quotes, f"{label} reached its time limit{given}")
     if state == "DEADLINE":
-        return _finish(_group("sched.deadline", job), run, quotes, f"{label} missed its deadline")
+        return finish(job_group("sched.deadline", job), run, quotes, f"{label} missed its deadline")
     if state == "PREEMPTED":
-        return _finish(
-            _group("sched.preempted", job, by=None, qos=job.fields.get("qos")), run, quotes, f"{label} was preempted"
+        return finish(
+            job_group("sched.preempted", job, by=None, qos=job.fields.get("qos")), run, quotes, f"{label} was preempted"
         )
     if state == "CANCELLED":
         begun = run.started != NO_TIME or bool(run.nodes)
-        group = _group("sched.cancelled", job, by=run.by, started=begun)
+        group = job_group("sched.cancelled", job, by=run.by, started=begun)
         if not begun:
             group.role, group.severity = Role.CONTEXT, Severity.INFO
-        return _finish(
+        return finish(
             group,
             run,
             quotes,
@@ -175,6 +129,8 @@ def _outcome(run: Run, quotes: Quotes, nodes: Mapping[str, NodeState]) -> Findin
         )
     if state in ("NODE_FAIL", "BOOT_FAIL") or (state == "FAILED" and run.reason in ("NodeDown", "NodeFail")):
         return _node_fail(run, quotes, nodes)
+    if state == "FAILED" and run.reason == "BadConstraints":
+        return never_runnable(run, quotes)
     if state == "FAILED":
         return _failed(run, quotes)
     if state == "COMPLETED":
@@ -183,8 +139,8 @@ def _outcome(run: Run, quotes: Quotes, nodes: Mapping[str, NodeState]) -> Findin
             for step in _steps(run)
             if step["state"] in ("FAILED", "CANCELLED") and step["step"] != "extern"
         )
-        group = _group("sched.job_completed", job, Role.CONTEXT, Severity.INFO, failed_steps=bad)
-        return _finish(group, run, quotes, f"{label} completed" + (f"; step {listing(bad)} did not" if bad else ""))
+        group = job_group("sched.job_completed", job, Role.CONTEXT, Severity.INFO, failed_steps=bad)
+        return finish(group, run, quotes, f"{label} completed" + (f"; step {listing(bad)} did not" if bad else ""))
     return None
 
 
@@ -202,7 +158,7 @@ def _oom_step(run: Run) -> Mapping[str, Any] | None:
 
 
 def _oom(run: Run, step: Mapping[str, Any] | None, quotes: Quotes) -> Finding:
-    group = _group("sched.oom_killed", run.job, exit_code=run.code, exit_signal=run.signal)
+    group = job_group("sched.oom_killed", run.job, exit_code=run.code, exit_signal=run.signal)
     nodes = run.nodes
     if step is not None:
         group.fields.update(step=step["step"], max_rss=step["max_rss"])
@@ -212,12 +168,12 @@ def _oom(run: Run, step: Mapping[str, Any] | None, quotes: Quotes) -> Finding:
             group.fields["max_rss_node"] = step["max_rss_node"]
         group.note(quotes.row(step["source"], step["line"], step["text"], step["ended"]), ts=step["ended"])
     group.nodes.update(dict.fromkeys(nodes if len(nodes) == 1 else ()))
-    return _finish(group, run, quotes, f"Job {run.job.id} ran out of memory")
+    return finish(group, run, quotes, f"Job {run.job.id} ran out of memory")
 
 
 def _node_fail(run: Run, quotes: Quotes, nodes: Mapping[str, NodeState]) -> Finding:
     job = run.job
-    group = _group("sched.node_fail", job, of_job=True, recovered=False)
+    group = job_group("sched.node_fail", job, of_job=True, recovered=False)
     blamed = [job.fields["failed_node"]] if job.fields.get("failed_node") in run.nodes else []
     for name in run.nodes:
         state = nodes.get(name)
@@ -233,90 +189,21 @@ def _node_fail(run: Run, quotes: Quotes, nodes: Mapping[str, NodeState]) -> Find
         blamed = list(run.nodes)
     group.nodes.update(dict.fromkeys(blamed))
     where = f"node {listing(blamed)}" if blamed else f"one of its {len(run.nodes)} nodes"
-    return _finish(group, run, quotes, f"Job {job.id} was ended by Slurm because {where} failed")
+    return finish(group, run, quotes, f"Job {job.id} was ended by Slurm because {where} failed")
 
 
 def _failed(run: Run, quotes: Quotes) -> Finding:
     job = run.job
-    group = _group("sched.job_failed", job, Role.CONTEXT, exit_code=run.code, exit_signal=run.signal, reason=run.reason)
+    group = job_group(
+        "sched.job_failed", job, Role.CONTEXT, exit_code=run.code, exit_signal=run.signal, reason=run.reason
+    )
     bad = [step for step in _steps(run) if step["state"] in ("FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")]
     group.fields["steps"] = tuple((step["step"], step["state"], step["exit_code"], step["exit_signal"]) for step in bad)
     for step in bad[:3]:
         group.note(quotes.row(step["source"], step["line"], step["text"], step["ended"]), ts=step["ended"], count=0)
     code = f" with exit code {run.code}" if run.code else ""
     caught = f" and signal {run.signal}" if run.signal else ""
-    return _finish(group, run, quotes, f"Job {job.id} failed{code}{caught}")
-
-
-# waiting -----------------------------------------------------------------------------------------------------------
-
-
-def _waiting(run: Run, quotes: Quotes, limits: list[Mapping[str, Any]]) -> Finding:
-    job, reason = run.job, run.reason or ""
-    word = reason.split(",")[0].strip()
-    label = f"Job {job.id}"
-    asked = f", asks for {job.gpus} GPUs" if job.gpus else ""
-    if word.startswith(("Assoc", "QOS", "MaxTRES")) or word in ("PartitionNodeLimit", "PartitionTimeLimit"):
-        group = _limited(job, word, limits)
-        limit = group.fields.get("limit")
-        used = f", {group.fields['used']:g} of {limit} in use" if group.fields.get("used") is not None else ""
-        how = "exceeds" if group.sign == "sched.gang_infeasible" else "waits for"
-        whose = group.name or "its queue"
-        return _finish(group, run, quotes, f"{label} {how} a limit of {whose} ({word}){asked}{used}")
-    if word in ("BadConstraints", "ReqNodeNotAvail", "NodeDown", "PartitionDown", "PartitionInactive"):
-        why = {"BadConstraints": "selector", "ReqNodeNotAvail": "cordoned", "NodeDown": "cordoned"}.get(word, "queue")
-        group = _group("sched.unschedulable", job, why=why, reason=reason, reasons={})
-        return _finish(group, run, quotes, f"{label} cannot be scheduled ({reason})")
-    group = _group("sched.pending", job, Role.CONTEXT, Severity.INFO, reason=run.reason)
-    if word in ("DependencyNeverSatisfied", "JobHoldMaxRequeue", "launch failed requeued held"):
-        group.severity = Severity.WARNING
-    return _finish(group, run, quotes, f"{label} waits ({run.reason or 'no reason given'})")
-
-
-def _limited(job: Job, reason: str, limits: list[Mapping[str, Any]]) -> Group:
-    owner = job.fields.get("qos") if reason.startswith("QOS") else job.fields.get("account")
-    if reason.startswith("Partition"):
-        owner = job.queue
-    known = _limit_of(job, reason, limits)
-    alone = any(part in reason for part in _TOO_LARGE) and not any(part in reason for part in _TIME_LIMITS)
-    if known is not None and job.gpus is not None and _is_gpu(reason, known):
-        # More than the whole limit: waiting for others to finish does not help.
-        alone = alone or job.gpus > known["limit"]
-    group = _group("sched.gang_infeasible" if alone else "sched.quota", job, reason=reason, requested=job.gpus)
-    group.name = str(owner) if owner else job.queue
-    if known is not None:
-        group.fields.update(limit=known["limit"], used=known["used"], resource=known["resource"])
-    return group
-
-
-def _is_gpu(reason: str, limit: Mapping[str, Any]) -> bool:
-    return "gpu" in str(limit["resource"]) or "GRES" in reason
-
-
-def _limit_of(job: Job, reason: str, limits: list[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """The limit that the reason names, from ``scontrol show assoc_mgr``: of the user, else of the account."""
-    resource = next(
-        (
-            name
-            for part, name in (("GRES", "gres/gpu"), ("Cpu", "cpu"), ("CPU", "cpu"), ("Mem", "mem"), ("Node", "node"))
-            if part in reason
-        ),
-        None,
-    )
-    scope = "Grp" if "Grp" in reason else "Max"
-    user = job.fields.get("user")
-    fitting = [
-        limit
-        for limit in limits
-        if str(limit["name"]).startswith(scope)
-        and (resource is None or str(limit["resource"]).startswith(resource))
-        and (
-            limit["qos"] == job.fields.get("qos")
-            if reason.startswith("QOS")
-            else limit["account"] == job.fields.get("account") and limit["user"] in (None, user)
-        )
-    ]
-    return min(fitting, key=lambda limit: limit["user"] is None) if fitting else None
+    return finish(group, run, quotes, f"Job {job.id} failed{code}{caught}")
 
 
 def _sum_up(findings: list[Finding], sign: str) -> list[Finding]:

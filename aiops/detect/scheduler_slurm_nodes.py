@@ -4,75 +4,33 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 
 from aiops.detect.scheduler_evidence import Quotes
 from aiops.detect.scheduler_findings import Group, Groups, amount, listing
-from aiops.ingest.slurm import NODE_SIGNAL
-from aiops.ingest.slurm_values import is_trouble
+from aiops.detect.scheduler_slurm_places import (
+    OUT_STATES,
+    REBOOTED,
+    NodeState,
+    is_idle,
+    nodes_of_choice,
+    waits_for_nodes,
+)
 from aiops.model.case import Case, Job
-from aiops.model.event import NO_TIME, Event, Severity
-from aiops.model.finding import EvidenceRef, Finding, Role
+from aiops.model.event import NO_TIME, Severity
+from aiops.model.finding import Finding, Role
 
 # Reasons that slurmctld and slurmd write themselves; an administrator's text never takes part here.
-_DOWN = re.compile(r"not responding|ResumeTimeout reached|reboot timed out", re.I)
-_REBOOT = re.compile(r"unexpectedly rebooted", re.I)
-_GRES = re.compile(r"gres/gpu count reported lower than configured(?: \((\d{1,5}) < (\d{1,5})\))?")
+# sinfo -R and -l show 20 characters of a reason.
+_GRES = re.compile(r"gres/gpu count repor(?:ted lower than configured(?: \((\d{1,5}) < (\d{1,5})\))?|$)")
 _MEMORY = re.compile(r"Low RealMemory(?: \(reported:(\d{1,12}) < [\d.]+% of configured:(\d{1,12})\))?")
 _KILL = re.compile(r"Kill task failed")
-_OUT = re.compile(r"DRAIN|MAINT|FAIL")
-_DOWN_STATE = re.compile(r"DOWN|NOT_RESPONDING|ERROR")
-_POWER = re.compile(r"POWER|FUTURE|CLOUD")
+_SCRIPT = re.compile(r"^(?:Prolog|Epilog) error$|^batch job complete failure$")
 _NEAR_NS = 900 * 1_000_000_000
-
-
-@dataclass(slots=True)
-class NodeState:
-    """All statements about one node, joined."""
-
-    node: str
-    state: str = ""
-    reason: str | None = None
-    user: str | None = None
-    since: int = NO_TIME
-    rows: list[Event] = field(default_factory=list)
-
-    @property
-    def down(self) -> bool:
-        """It does not answer, or came back by surprise."""
-        reason = self.reason or ""
-        if _POWER.search(self.state) or _idle(self.state):
-            return bool(_REBOOT.search(reason))
-        return bool(_DOWN_STATE.search(self.state) or _DOWN.search(reason) or _REBOOT.search(reason))
-
-    def quote(self, quotes: Quotes) -> list[EvidenceRef]:
-        """Rows that carry the state or the reason."""
-        telling = [row for row in self.rows if row.fields.get("reason") or row.fields.get("state")]
-        telling.sort(key=lambda row: (not row.fields.get("reason"), row.source, row.line))
-        return [quotes.row(row.source, row.line, row.text, row.ts) for row in telling[:2]]
-
-
-def node_states(case: Case) -> dict[str, NodeState]:
-    """State of each node from all listings; the fullest reason and the earliest time count."""
-    found: dict[str, NodeState] = {}
-    rows = [case.events[index] for index in case.events.by_signal().get(NODE_SIGNAL, ())]
-    for row in sorted(rows, key=lambda row: (row.node or "", len(str(row.fields["state"])), row.text)):
-        node = found.setdefault(row.node or "", NodeState(row.node or ""))
-        node.rows.append(row)
-        node.state = str(row.fields["state"]) or node.state
-        reason = row.fields["reason"]
-        if reason and len(reason) > len(node.reason or ""):
-            # sinfo cuts reasons off; the longest one is whole.
-            node.reason = reason
-        node.user = node.user or row.fields["user"]
-        if row.ts != NO_TIME:
-            node.since = row.ts if node.since == NO_TIME else min(node.since, row.ts)
-    return found
 
 
 def detect_slurm_nodes(case: Case, quotes: Quotes, states: Mapping[str, NodeState], told: set[str]) -> list[Finding]:
     """``sched.node_fail``, ``sched.node_reboot``, ``sched.gres_mismatch``, ``sched.node_memory_mismatch``,
-    ``sched.node_invalid``, ``sched.kill_failed``, ``sched.node_drained``.
+    ``sched.node_invalid``, ``sched.prolog_failed``, ``sched.kill_failed``, ``sched.node_drained``.
 
     ``told`` names nodes whose failure a job's finding already tells. ``fields["of_job"]`` is False for nodes that ran
     no job of the evidence at that time; these are context.
@@ -83,11 +41,16 @@ def detect_slurm_nodes(case: Case, quotes: Quotes, states: Mapping[str, NodeStat
     for job in jobs:
         for name in _places(job.fields, job.nodes):
             users.setdefault(name, []).append(job)
+    waiting: dict[str, list[str]] = {}
+    for job in jobs:
+        if job.state == "PENDING" and waits_for_nodes(job.reason):
+            for name in nodes_of_choice(job, states):
+                waiting.setdefault(name, []).append(job.id)
     for name, state in sorted(states.items()):
         sign = _sign(state)
         if sign is None or (sign in ("sched.node_fail", "sched.node_reboot") and name in told):
             continue
-        here = [job.id for job in users.get(name, ()) if _during(job.fields, state)]
+        here = [job.id for job in users.get(name, ()) if _during(job.fields, state)] or waiting.get(name, [])
         ours = bool(here) or not jobs
         # Nodes that matter to nobody here are summed up by their reason.
         alone = ours and sign != "sched.node_drained"
@@ -111,10 +74,11 @@ def detect_slurm_nodes(case: Case, quotes: Quotes, states: Mapping[str, NodeStat
 def _sign(state: NodeState) -> str | None:
     reason = state.reason or ""
     for sign, pattern in (
-        ("sched.node_reboot", _REBOOT),
+        ("sched.node_reboot", REBOOTED),
         ("sched.gres_mismatch", _GRES),
         ("sched.node_memory_mismatch", _MEMORY),
         ("sched.kill_failed", _KILL),
+        ("sched.prolog_failed", _SCRIPT),
     ):
         if pattern.search(reason):
             return sign
@@ -122,14 +86,9 @@ def _sign(state: NodeState) -> str | None:
         return "sched.node_invalid"
     if state.down:
         return "sched.node_fail"
-    if _OUT.search(state.state) or (reason and not _idle(state.state)):
+    if OUT_STATES.search(state.state) or (reason and not is_idle(state.state)):
         return "sched.node_drained"
     return None
-
-
-def _idle(state: str) -> bool:
-    """A healthy state: a reason that stands beside it is left over."""
-    return bool(state) and not is_trouble(state) and not _OUT.search(state)
 
 
 def _places(fields: Mapping[str, object], nodes: tuple[str, ...]) -> set[str]:
@@ -169,6 +128,7 @@ def _finish(groups: Groups) -> Iterator[Finding]:
         "sched.gres_mismatch": "registered with fewer GPUs than configured",
         "sched.node_memory_mismatch": "registered with less memory than configured",
         "sched.node_invalid": "registered with an invalid configuration",
+        "sched.prolog_failed": "drained because its prolog or epilog failed",
         "sched.kill_failed": "drained because processes of a job could not be killed",
     }
     for sign, said in texts.items():

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from aiops.catalog.model import Catalog, Signal
-from aiops.detect.evidence import in_time, inexact, quotes, span
+from aiops.detect.evidence import in_time, inexact, job_of, quotes, span
 from aiops.model.case import Case
 from aiops.model.event import Event
 from aiops.model.finding import Finding
@@ -32,10 +32,9 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
 
 
 def _entity(signal: Signal, event: Event) -> tuple[Any, ...]:
-    split = tuple(str(event.fields.get(name)) for name in signal.split)
-    if signal.about in ("node", "gpu", "nic", "storage"):
-        return (event.node, *split)
-    return split
+    place = event.node if signal.about in ("node", "gpu", "nic", "storage") else None
+    # A controller's log speaks of everybody's jobs.
+    return (place, job_of(event), *(str(event.fields.get(name)) for name in signal.split))
 
 
 def finding_of(case: Case, signal: Signal, events: list[Event]) -> Finding:
@@ -67,13 +66,18 @@ def finding_of(case: Case, signal: Signal, events: list[Event]) -> Finding:
         gpu=gpu if gpu is not None else (place.gpu if place and signal.about == "rank" else None),
         pci=place.pci if place else None,
         uuid=place.uuid if place else None,
-        job=fields.get("job"),
+        job=_job(events),
         name=fields.get("nic") or fields.get("path") or fields.get("mount"),
         count=count,
         fields=fields,
         inexact=inexact(events),
         evidence=quotes(case, events),
     )
+
+
+def _job(events: list[Event]) -> str | None:
+    jobs = {job for event in events if (job := job_of(event)) is not None}
+    return jobs.pop() if len(jobs) == 1 else None
 
 
 def describe(title: str, fields: dict[str, Any]) -> str:

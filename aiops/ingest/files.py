@@ -35,8 +35,8 @@ _DOCUMENTS = (
     ("metrics", sniff_metrics),
     ("diagnostics", sniff_diagnostics),
     ("kubernetes", sniff_kubernetes),
-    ("topology", sniff_topology),
     ("slurm", sniff_slurm),
+    ("topology", sniff_topology),
 )
 
 

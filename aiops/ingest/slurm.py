@@ -23,6 +23,7 @@ from aiops.ingest.slurm_text import (
     nodes_from_pairs,
     nodes_from_row,
     pairs,
+    reservation_from_pairs,
     starts_record,
 )
 from aiops.ingest.slurm_values import is_trouble
@@ -31,6 +32,7 @@ from aiops.model.event import NO_TIME, Severity, TimeQuality
 
 NODE_SIGNAL = "slurm.node"
 LIMIT_SIGNAL = "slurm.limit"
+RESERVATION_SIGNAL = "slurm.reservation"
 
 _JSON_HINT = re.compile(
     rb'"(?:Slurm|slurm)"\s*:\s*\{|"(?:slurm/)?openapi/(?:db)?v0\.|"data_parser/v0\.'
@@ -47,7 +49,7 @@ def sniff_slurm(head: bytes) -> str | None:
     """Format of Slurm command output, told by its first bytes, or ``None``.
 
     ``slurm-json``, ``slurm-limits`` (``scontrol show assoc_mgr``), ``slurm-show-job``, ``slurm-show-node``,
-    ``sacct``, ``squeue`` or ``sinfo``.
+    ``slurm-show-reservation``, ``sacct``, ``squeue`` or ``sinfo``.
     """
     if head.lstrip()[:1] == b"{":
         return "slurm-json" if _JSON_BODY.search(head) and _JSON_HINT.search(head) else None
@@ -129,9 +131,24 @@ class _Reader:
         if kind == "job":
             text = " ".join(line.strip() for line in record[:1] + [ln for ln in record if "JobState=" in ln][:1])
             self._guard(begin, lambda: self._job(job_from_pairs(given, begin, text[:_TEXT_LIMIT])))
+        elif kind == "reservation":
+            self._guard(begin, lambda: self._reservation(reservation_from_pairs(given), begin, record[0]))
         else:
             at, text = next(((i, ln) for i, ln in enumerate(record) if re.match(r"\s*Reason=", ln)), (0, record[0]))
             self._guard(begin, lambda: self._nodes(nodes_from_pairs(given, begin + at, text.strip()[:_TEXT_LIMIT])))
+
+    def _reservation(self, fields: dict[str, Any], line: int, text: str) -> None:
+        self._known(fields["nodes"])
+        timed = fields["start"] != NO_TIME
+        self._case.events.append(
+            RESERVATION_SIGNAL,
+            source=self._source.index,
+            ts=fields["start"],
+            line=line,
+            quality=TimeQuality.PARTIAL if timed else TimeQuality.NONE,
+            fields=fields,
+            text=text.strip()[:_TEXT_LIMIT],
+        )
 
     def _guard(self, line: int, read: Callable[[], None]) -> None:
         try:

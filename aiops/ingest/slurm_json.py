@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from aiops.ingest.slurm_records import JobRecord, NodeRecord
-from aiops.ingest.slurm_values import JOB_STATES, epoch_ns, gpu_count, node_names, present
+from aiops.ingest.slurm_values import JOB_STATES, epoch_ns, gpu_count, node_names, present, reason_text
 from aiops.model.event import NO_TIME
 
 _BASE = frozenset(JOB_STATES[:12])
@@ -30,6 +30,10 @@ def _text(value: Any) -> str | None:
     if isinstance(value, str):
         return present(value)
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _reason(value: Any) -> str | None:
+    return reason_text(value) if isinstance(value, str) else None
 
 
 def _map(value: Any, *path: str) -> Mapping[str, Any]:
@@ -101,6 +105,8 @@ def accounting_job(job: Mapping[str, Any]) -> Iterator[JobRecord]:
     job_id = f"{master}_{task}" if master and task is not None else str(raw)
     state, flags = _state(_map(job, "state").get("current"))
     code, signal = _exit(job.get("exit_code"))
+    if state in ("FAILED", "REQUEUED") and not code and not signal:
+        code = None  # 22.05 writes SUCCESS and 0 whatever the code was.
     killer = _text(job.get("kill_request_user"))
     yield JobRecord(
         id=job_id,
@@ -113,7 +119,7 @@ def accounting_job(job: Mapping[str, Any]) -> Iterator[JobRecord]:
         qos=_text(job.get("qos")),
         state=state,
         flags=flags,
-        reason=_text(_map(job, "state").get("reason")),
+        reason=_reason(_map(job, "state").get("reason")),
         cancelled_by=killer if state == "CANCELLED" else None,
         exit_code=code,
         exit_signal=signal,
@@ -137,6 +143,8 @@ def accounting_job(job: Mapping[str, Any]) -> Iterator[JobRecord]:
 def _step(step: Mapping[str, Any], job_id: str) -> JobRecord:
     state, flags = _state(step.get("state"))
     code, signal = _exit(step.get("exit_code"))
+    if state == "FAILED" and not code and not signal:
+        code = None
     times, about = _map(step, "time"), _map(step, "step")
     name: Any = about.get("id")
     if isinstance(name, Mapping):
@@ -176,9 +184,16 @@ def queue_job(job: Mapping[str, Any], tool: str = "squeue") -> Iterator[JobRecor
     code, signal = _exit(job.get("exit_code"))
     waiting = state == "PENDING"
     more: dict[str, Any] = {}
-    for name, key in (("excluded_nodes", "excluded"), ("dependency", "dependency"), ("standard_output", "stdout")):
+    for name, key in (
+        ("excluded_nodes", "excluded"),
+        ("required_nodes", "required"),
+        ("dependency", "dependency"),
+        ("standard_output", "stdout"),
+    ):
         if (value := _text(job.get(name))) is not None:
             more[key] = value
+    if (per_node := gpu_count(_text(job.get("tres_per_node")) or "")) is not None:
+        more["gpus_per_node"] = per_node
     yield JobRecord(
         id=f"{master}_{task}" if master and task is not None else str(raw),
         raw_id=str(raw),
@@ -190,7 +205,7 @@ def queue_job(job: Mapping[str, Any], tool: str = "squeue") -> Iterator[JobRecor
         qos=_text(job.get("qos")),
         state=state,
         flags=flags,
-        reason=_text(job.get("state_reason")),
+        reason=_reason(job.get("state_reason")),
         exit_code=code,
         exit_signal=signal,
         submitted=epoch_ns(number(job.get("submit_time"))),
@@ -217,6 +232,13 @@ def node(item: Mapping[str, Any]) -> Iterator[NodeRecord]:
         for key in ("gres", "gres_used", "gres_drained"):
             if (value := _text(item.get(key))) is not None:
                 more[key] = value
+        partitions = item.get("partitions")
+        if isinstance(partitions, list) and partitions:
+            more["partitions"] = tuple(sorted(str(partition) for partition in partitions))
+        if (gpus := gpu_count(_text(item.get("tres")) or "")) is not None:
+            more["gpus"] = gpus
+        if "tres_used" in item:
+            more["gpus_used"] = gpu_count(_text(item["tres_used"]) or "") or 0
         yield NodeRecord(
             name,
             "+".join(words),
@@ -230,6 +252,12 @@ def node(item: Mapping[str, Any]) -> Iterator[NodeRecord]:
 def partition_row(item: Mapping[str, Any]) -> Iterator[NodeRecord]:
     """A row of ``sinfo --json`` since 23.02: nodes that share partition and state."""
     reason = _map(item, "reason")
+    partition = _text(_map(item, "partition").get("name"))
+    more: dict[str, Any] = {"partitions": (partition,)} if partition else {}
+    if (gpus := gpu_count(_text(_map(item, "gres").get("total")) or "")) is not None:
+        more["gpus"] = gpus
+    if (used := _text(_map(item, "gres").get("used"))) is not None:
+        more["gpus_used"] = gpu_count(used) or 0
     for name in _nodes(_map(item, "nodes").get("nodes")):
         yield NodeRecord(
             name,
@@ -237,4 +265,5 @@ def partition_row(item: Mapping[str, Any]) -> Iterator[NodeRecord]:
             _text(reason.get("description")),
             _text(reason.get("user")),
             epoch_ns(number(reason.get("time"))),
+            dict(more),
         )

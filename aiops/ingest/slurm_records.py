@@ -18,6 +18,7 @@ SCHEDULER = "slurm"
 
 _TOOLS = ("sacct", "scontrol", "squeue")
 """Most trusted last word first."""
+_VAGUE = frozenset({"Resources", "Priority", "BeginTime"})
 
 
 @dataclass(slots=True)
@@ -86,13 +87,16 @@ def join_job(records: Iterable[JobRecord]) -> Job:
     runs = _incarnations(of_job)
     last = runs[-1] if runs else said[-1:]
     best = _word(last)
+    if best.state == "PENDING" and (waits := [r for r in last if r.state == "PENDING" and r.reason is not None]):
+        # The line that tells why it waits is the one to quote.
+        best = _telling(waits)
     job = Job(
         id=best.id,
         name=_first(last, "name") or _first(of_job, "name"),
         scheduler=SCHEDULER,
         queue=_first(last, "partition") or _first(of_job, "partition"),
         state=best.state,
-        reason=_first(last, "reason"),
+        reason=_reason(last),
         exit_code=best.exit_code,
         exit_signal=best.exit_signal,
         nodes=_first(last, "nodes") or (),
@@ -197,6 +201,20 @@ def _first(records: Iterable[JobRecord], name: str) -> Any:
     return None
 
 
+def _reason(records: Iterable[JobRecord]) -> str | None:
+    """The most telling reason. Accounting keeps the short word of a reason that the queue tells in full, but squeue's
+    JSON says no more than ``Resources`` where accounting knows that nodes are not available."""
+    told = [record for record in records if record.reason is not None]
+    return _telling(told).reason if told else None
+
+
+def _telling(records: list[JobRecord]) -> JobRecord:
+    order = ("scontrol", "squeue")
+    return min(
+        records, key=lambda r: (r.reason in _VAGUE, order.index(r.tool) if r.tool in order else 2, r.line, r.text)
+    )
+
+
 def _time(records: list[JobRecord], name: str) -> int:
     known = [value for record in records if (value := getattr(record, name)) != NO_TIME]
     return min(known) if known else NO_TIME
@@ -227,7 +245,7 @@ def _incarnation(run: list[JobRecord]) -> dict[str, Any]:
     word = _word(run)
     return {
         "state": word.state,
-        "reason": _first(run, "reason"),
+        "reason": _reason(run),
         "exit_code": word.exit_code,
         "exit_signal": word.exit_signal,
         "cancelled_by": word.cancelled_by,

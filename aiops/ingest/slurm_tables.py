@@ -92,6 +92,7 @@ _SINFO = frozenset(
         "EXTENDED_STATE",
     }
 )
+_UPPER = _SQUEUE | _SINFO
 # Columns whose cells may hold blanks, most likely first.
 _ROOMY = ("REASON", "NAME", "jobname")
 
@@ -144,10 +145,10 @@ def _header(line: str, below: str) -> _Table | None:
     if len(line) > 4_000:
         return None
     if "|" in line:
-        names = [name.strip() for name in line.strip().rstrip("|").split("|")]
+        names = [_whole(name.strip()) for name in line.strip().rstrip("|").split("|")]
         tool = _tool([name.lower() for name in names], names)
         return _Table(tool, [name.lower() for name in names], bars=True) if tool else None
-    names = _CELL.findall(line)
+    names = [_whole(name) for name in _CELL.findall(line)]
     if not names or not names[0][0].isalpha():
         return None
     tool = _tool([name.lower() for name in names], names)
@@ -161,6 +162,14 @@ def _header(line: str, below: str) -> _Table | None:
     elif tool == "sacct":
         return None
     return table
+
+
+def _whole(name: str) -> str:
+    """The column whose name a format's width has cut off: ``%.12b`` of squeue gives ``TRES_PER_NOD``."""
+    if len(name) < 6 or name in _UPPER:
+        return name
+    found = [known for known in _UPPER if known.startswith(name)]
+    return found[0] if len(found) == 1 else name
 
 
 def _tool(lower: list[str], names: list[str]) -> str | None:

@@ -16,6 +16,7 @@ from aiops.ingest.slurm_values import (
     job_state,
     node_names,
     present,
+    reason_text,
     size_bytes,
     span_seconds,
     time_ns,
@@ -63,7 +64,9 @@ NODE_FLAGS = {
 
 
 def starts_record(line: str) -> str | None:
-    """``job`` or ``node`` if the line begins a record of ``scontrol show``, which slurm.conf lines do not."""
+    """``job``, ``node`` or ``reservation`` if the line begins a record of ``scontrol show``, which slurm.conf lines do not."""
+    if line.startswith("ReservationName=") and " StartTime=" in line:
+        return "reservation"
     if _JOB.match(line) and ("JobName=" in line or "ArrayJobId=" in line or "UserId=" in line):
         return "job"
     return "node" if _NODE.match(line) and re.search(r" (?:Arch|CPUAlloc|CoresPerSocket)=", line) else None
@@ -103,7 +106,7 @@ _FOLLOWERS = {
     "StdErr": ("StdIn",),
     "StdIn": ("StdOut",),
     "StdOut": ("Power", "TresPerNode", "MailUser", "TresPerTask"),
-    "Features": ("DelayBoot",),
+    "Features": ("DelayBoot", "PartitionName"),
     "Extra": ("Reason", "Comment", "InstanceId"),
     "SubmitLine": (),
 }
@@ -124,9 +127,16 @@ def job_from_pairs(given: Mapping[str, str], line: int, text: str) -> JobRecord:
     code, signal = exit_pair(given.get("ExitCode", ""))
     gpus = gpu_count(given.get("AllocTRES") or "") or gpu_count(given.get("TRES") or given.get("ReqTRES") or "")
     more: dict[str, Any] = {}
-    for name, key in (("ExcNodeList", "excluded"), ("Dependency", "dependency"), ("StdOut", "stdout")):
+    for name, key in (
+        ("ExcNodeList", "excluded"),
+        ("ReqNodeList", "required"),
+        ("Dependency", "dependency"),
+        ("StdOut", "stdout"),
+    ):
         if (value := present(given.get(name, ""))) is not None:
             more[key] = value
+    if (per_node := gpu_count(given.get("TresPerNode", ""))) is not None:
+        more["gpus_per_node"] = per_node
     return JobRecord(
         id=f"{array}_{task}" if array and task and task.isdecimal() else raw,
         raw_id=raw,
@@ -137,7 +147,7 @@ def job_from_pairs(given: Mapping[str, str], line: int, text: str) -> JobRecord:
         partition=present(given.get("Partition", "")),
         qos=present(given.get("QOS", "")),
         state=job_state(given.get("JobState", "")),
-        reason=present(given.get("Reason", "")),
+        reason=reason_text(given.get("Reason", "")),
         exit_code=code,
         exit_signal=signal,
         submitted=time_ns(given.get("SubmitTime", "")),
@@ -170,6 +180,9 @@ def nodes_from_pairs(given: Mapping[str, str], line: int, text: str) -> Iterator
     for name, key in (("Gres", "gres"), ("GresUsed", "gres_used"), ("GresDrain", "gres_drained")):
         if (value := present(given.get(name, ""))) is not None:
             more[key] = value
+    more.update(
+        _node_place(given.get("Partitions", ""), given.get("CfgTRES") or given.get("Gres", ""), given.get("AllocTRES"))
+    )
     for node in node_names(given["NodeName"]):
         yield NodeRecord(
             node,
@@ -183,6 +196,30 @@ def nodes_from_pairs(given: Mapping[str, str], line: int, text: str) -> Iterator
         )
 
 
+def reservation_from_pairs(given: Mapping[str, str]) -> dict[str, Any]:
+    """``name``, ``nodes``, ``flags``, ``state``, ``start`` and ``end`` (UTC ns) of ``scontrol show reservation``."""
+    return {
+        "name": given["ReservationName"],
+        "nodes": node_names(given.get("Nodes", "")),
+        "flags": tuple(given.get("Flags", "").split(",")),
+        "state": given.get("State", ""),
+        "start": time_ns(given.get("StartTime", "")),
+        "end": time_ns(given.get("EndTime", "")),
+    }
+
+
+def _node_place(partitions: str, gpus: str, used: str | None) -> dict[str, Any]:
+    """``partitions`` of a node, and how many ``gpus`` it has and ``gpus_used`` jobs hold, as far as they are told."""
+    more: dict[str, Any] = {}
+    if (told := present(partitions)) is not None:
+        more["partitions"] = tuple(sorted(name.strip().rstrip("*") for name in told.split(",")))
+    if (count := gpu_count(gpus)) is not None:
+        more["gpus"] = count
+    if used is not None:
+        more["gpus_used"] = gpu_count(used) or 0
+    return more
+
+
 def job_from_row(row: Row) -> JobRecord | None:
     """A row of ``sacct`` or ``squeue``; ``None`` if it names no job."""
     cells = row.cells
@@ -192,9 +229,9 @@ def job_from_row(row: Row) -> JobRecord | None:
     match = _STEP.fullmatch(shown)
     state_text = cells.get("state") or cells.get("st") or ""
     nodes_text = cells.get("nodelist") or cells.get("nodelist(reason)") or ""
-    reason = present(cells.get("reason", ""))
+    reason = reason_text(cells.get("reason", ""))
     if nodes_text.startswith("("):
-        reason, nodes_text = reason or present(nodes_text[1:-1]), ""
+        reason, nodes_text = reason or reason_text(nodes_text[1:-1]), ""
     code, signal = exit_pair(cells.get("exitcode", ""))
     raw = (cells.get("jobidraw") or "").split(".")[0] or None
     rss = cells.get("maxrss", "")
@@ -204,6 +241,8 @@ def job_from_row(row: Row) -> JobRecord | None:
         more["derived_exit_code"] = cells["derivedexitcode"]
     if (depends := present(cells.get("dependency", ""))) is not None:
         more["dependency"] = depends
+    if (per_node := gpu_count(cells.get("tres_per_node", ""))) is not None:
+        more["gpus_per_node"] = per_node
     return JobRecord(
         id=match[1] if match else shown.rstrip("+"),
         step=_step_name(match[2]) if match else None,
@@ -270,6 +309,7 @@ def nodes_from_row(row: Row) -> Iterator[NodeRecord]:
             reason,
             user=present(cells.get("user", "")),
             since=time_ns(cells.get("timestamp", "")),
+            more=_node_place(cells.get("partition", ""), cells.get("gres", ""), cells.get("gres_used")),
             line=row.line,
             text=row.text[:_TEXT_LIMIT],
         )
@@ -312,5 +352,6 @@ __all__ = [
     "nodes_from_pairs",
     "nodes_from_row",
     "pairs",
+    "reservation_from_pairs",
     "starts_record",
 ]

@@ -96,6 +96,15 @@ def present(text: str) -> str | None:
     return None if text in _EMPTY else text
 
 
+def reason_text(text: str) -> str | None:
+    """A reason as the queue shows it: ``scontrol`` writes ``_`` for the blanks of its own sentences."""
+    given = present(text)
+    if given is None:
+        return None
+    sentence, colon, nodes = given.partition(":")
+    return sentence.replace("_", " ") + colon + nodes
+
+
 def time_ns(text: str) -> int:
     """UTC nanoseconds; a time without a zone is taken as UTC, one without a year gives `NO_TIME`."""
     match = _TIME.fullmatch(text.strip())

@@ -57,6 +57,9 @@ _SCHEDULER_LINE = re.compile(
     rb"|Batch|preempted|_update_job|job_|proc)",
     re.M,
 )
+# LogTimeFormat of slurm.conf; brackets around a time with a "T" are Slurm's own way, whatever the line goes on with.
+_SLURM_STAMP = re.compile(rb"^\[\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{3})?(?:[+-]\d\d:?\d\d)?\] ", re.M)
+_SLURM_WORD = re.compile(rb"\bslurm(?:ctld|d|dbd|stepd)?\b|\bJobId=\d|\bStepId=\d|\[\d+\.(?:batch|extern|\d+)\]")
 _TRAINING = re.compile(
     rb"Traceback \(most recent call last\)|NCCL (?:INFO|WARN|version)|torch[./]|ProcessGroup|\[rank\d+\]|\brank ?\d|[Ll]oss\b|"
     rb"\b[Ee]poch\b|\bstep\b|iteration|srun: |slurmstepd|mpirun|torchrun|deepspeed|accelerate|\bINFO\b|\bWARNING\b|\bERROR\b|"
@@ -124,6 +127,8 @@ def sniff(head: bytes, documents: tuple[tuple[str, Callable[[bytes], str | None]
         return Sniffed(
             "kernel", "syslog", f"{kernel} of {lines} sampled lines begin like those of a kernel or system log"
         )
+    if scheduler * 3 <= lines and _SLURM_WORD.search(head):
+        scheduler = max(scheduler, len(_SLURM_STAMP.findall(head)))
     if scheduler * 3 > lines:
         return Sniffed("scheduler", "slurm", f"{scheduler} of {lines} sampled lines are those of a scheduler's daemon")
     word = _TRAINING.search(head)

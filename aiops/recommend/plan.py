@@ -76,7 +76,9 @@ def recommend(case: Case, incident: IncidentDraft, catalog: Catalog, settings: S
     nodes = _nodes_to_leave(incident)
     verdict, why = _requeue(incident, nodes)
     now = job_now(case, incident)
-    if now.running and not set(now.nodes) & set(nodes):
+    # A run of a loop ends as the ones before it did.
+    loops = incident.best.failure.id == "sch.crash_loop"
+    if now.running and not loops and not set(now.nodes) & set(nodes):
         verdict, why = "not_needed", f"The job already runs again{f' on {_listing(now.nodes)}' if now.nodes else ''}."
     elif now.queued and verdict == "same_nodes":
         why = "The scheduler has already put the job back into the queue."

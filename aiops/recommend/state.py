@@ -45,6 +45,7 @@ def _restarted(job: Job) -> bool:
 def already_out(incident: IncidentDraft, node: str) -> str:
     """Why a node takes no work any more, in the scheduler's words; empty if it still does."""
     for finding in incident.findings:
-        if finding.sign == "sched.node_drained" and node in (finding.node, *finding.nodes):
+        drained = finding.sign == "sched.node_drained" or "DRAIN" in str(finding.fields.get("state"))
+        if drained and finding.sign.startswith("sched.") and node in (finding.node, *finding.nodes):
             return finding.text
     return ""
