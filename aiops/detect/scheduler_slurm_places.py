@@ -61,8 +61,12 @@ class NodeState:
     def quote_gpus(self, quotes: Quotes) -> list[EvidenceRef]:
         """The row that tells how many GPUs are in use."""
         rows = [row for row in self.rows if "gpus_used" in row.fields]
-        said = f"node {self.node}: {self.gpus_used} of {self.gpus} GPUs in use"
-        return [quotes.row(row.source, row.line, said, NO_TIME) for row in rows[-1:]]
+        return [
+            quotes.row(
+                row.source, row.fields.get("gpus_line", row.line), row.fields.get("gpus_text", row.text), NO_TIME
+            )
+            for row in rows[-1:]
+        ]
 
     def quote(self, quotes: Quotes) -> list[EvidenceRef]:
         """Rows that carry the state or the reason."""

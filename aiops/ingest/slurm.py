@@ -129,13 +129,21 @@ class _Reader:
             return
         given = pairs(record)
         if kind == "job":
-            text = " ".join(line.strip() for line in record[:1] + [ln for ln in record if "JobState=" in ln][:1])
-            self._guard(begin, lambda: self._job(job_from_pairs(given, begin, text[:_TEXT_LIMIT])))
+            at, text = next(((i, ln) for i, ln in enumerate(record) if "JobState=" in ln), (0, record[0]))
+            self._guard(begin, lambda: self._job(job_from_pairs(given, begin + at, text.strip()[:_TEXT_LIMIT])))
         elif kind == "reservation":
             self._guard(begin, lambda: self._reservation(reservation_from_pairs(given), begin, record[0]))
         else:
             at, text = next(((i, ln) for i, ln in enumerate(record) if re.match(r"\s*Reason=", ln)), (0, record[0]))
-            self._guard(begin, lambda: self._nodes(nodes_from_pairs(given, begin + at, text.strip()[:_TEXT_LIMIT])))
+            self._guard(begin, lambda: self._show_node(given, record, begin, begin + at, text.strip()[:_TEXT_LIMIT]))
+
+    def _show_node(self, given: Mapping[str, str], record: list[str], begin: int, line: int, text: str) -> None:
+        used = next(((i, ln) for i, ln in enumerate(record) if "AllocTRES=" in ln), None)
+        where = {} if used is None else {"gpus_line": begin + used[0], "gpus_text": used[1].strip()[:_TEXT_LIMIT]}
+        nodes = list(nodes_from_pairs(given, line, text))
+        for one in nodes:
+            one.more.update(where)
+        self._nodes(nodes)
 
     def _reservation(self, fields: dict[str, Any], line: int, text: str) -> None:
         self._known(fields["nodes"])

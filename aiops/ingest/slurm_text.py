@@ -126,6 +126,7 @@ def job_from_pairs(given: Mapping[str, str], line: int, text: str) -> JobRecord:
     array, task = given.get("ArrayJobId"), given.get("ArrayTaskId")
     code, signal = exit_pair(given.get("ExitCode", ""))
     gpus = gpu_count(given.get("AllocTRES") or "") or gpu_count(given.get("TRES") or given.get("ReqTRES") or "")
+    waits = job_state(given.get("JobState", "")) == "PENDING"
     more: dict[str, Any] = {}
     for name, key in (
         ("ExcNodeList", "excluded"),
@@ -151,8 +152,9 @@ def job_from_pairs(given: Mapping[str, str], line: int, text: str) -> JobRecord:
         exit_code=code,
         exit_signal=signal,
         submitted=time_ns(given.get("SubmitTime", "")),
-        started=time_ns(given.get("StartTime", "")),
-        ended=time_ns(given.get("EndTime", "")),
+        # For a waiting job these are the scheduler's guess.
+        started=NO_TIME if waits else time_ns(given.get("StartTime", "")),
+        ended=NO_TIME if waits else time_ns(given.get("EndTime", "")),
         elapsed=span_seconds(given.get("RunTime", "")),
         limit=span_seconds(given.get("TimeLimit", "")),
         nodes=node_names(given.get("NodeList", "")),

@@ -40,7 +40,10 @@ def test_gpus_that_are_free_in_the_wrong_places(tmp_path: Path) -> None:
     found = one(load(tmp_path, job("Resources"), node("n07", 5) + node("n08", 5)), "sched.fragmentation")
     assert (found.job, found.role, found.fields["free"]) == ("15", Role.ROOT, {"n07": 3, "n08": 3})
     assert "6 GPUs are free on 2 nodes, at most 3 on one" in found.text
-    assert any("5 of 8 GPUs in use" in ref.text for ref in found.evidence)
+    assert [(ref.line, ref.text) for ref in found.evidence if "AllocTRES" in ref.text] == [
+        (7, "AllocTRES=cpu=1,mem=100M,gres/gpu=5"),
+        (15, "AllocTRES=cpu=1,mem=100M,gres/gpu=5"),
+    ]
 
 
 @pytest.mark.parametrize(
