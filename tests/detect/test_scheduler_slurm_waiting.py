@@ -9,6 +9,7 @@ from detect.scheduler_case import find, load, one
 
 from aiops.model import Role
 from aiops.pipeline import analyze_paths
+from aiops.recommend.naming import named_for
 
 DOWN = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
 
@@ -201,3 +202,14 @@ def test_the_controllers_log_speaks_of_everybodys_jobs(
     report = analyze_paths([tmp_path])
     assert [incident.failure_class for incident in report.incidents] == ([failure] if failure else [])
     assert failure != "sch.preempted" or "preempted by job 14" in report.model_dump_json()
+
+
+def test_a_machine_that_slurm_bridge_knows_by_another_name(tmp_path: Path) -> None:
+    labels = {"slinky.slurm.net/slurm-nodename": "slinky-3"}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "ip-10-0-0-7", "labels": labels}}
+    case = load(tmp_path, node)
+    assert named_for(case, "slurm", ["ip-10-0-0-7", "n1"]) == ["slinky-3", "n1"]
+    assert named_for(case, "kubernetes", ["ip-10-0-0-7"]) == ["ip-10-0-0-7"]
+    labels["slinky.slurm.net/slurm-nodename"] = "n1; scontrol reboot ALL"
+    (tmp_path / "hostile").mkdir()
+    assert named_for(load(tmp_path / "hostile", node), "slurm", ["ip-10-0-0-7"]) == ["ip-10-0-0-7"]
