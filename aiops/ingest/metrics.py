@@ -7,6 +7,7 @@ import re
 from aiops.ingest.metrics_block import SeriesBuilder
 from aiops.ingest.metrics_dmon import FORMATS as DMON_FORMATS
 from aiops.ingest.metrics_dmon import read_dmon, sniff_dmon
+from aiops.ingest.metrics_parquet import MAGIC as PARQUET
 from aiops.ingest.metrics_smi import FORMATS as SMI_FORMATS
 from aiops.ingest.metrics_smi import read_smi, sniff_smi
 from aiops.model import Case, Source
@@ -25,11 +26,13 @@ _LINES = 60
 
 
 def sniff_metrics(head: bytes) -> str | None:
-    """``prometheus_json``, ``exposition``, ``gpu_csv``, or a form of `metrics_smi` or `metrics_dmon`, else ``None``.
+    """``prometheus_json``, ``exposition``, ``gpu_csv``, ``parquet``, or a form of `metrics_smi` or `metrics_dmon`, else ``None``.
 
     Args:
         head: beginning of the content; 4 KiB are enough as a rule, more than 64 KiB are not looked at.
     """
+    if head.startswith(PARQUET):
+        return "parquet"
     head = head[:_HEAD].removeprefix(b"\xef\xbb\xbf").lstrip()
     if b"\0" in head[:256] or not head:
         return None
@@ -69,6 +72,10 @@ def read_metrics(source: Source, data: bytes | memoryview, case: Case) -> None:
         read_smi(builder, source, case, content)
     elif form in DMON_FORMATS:
         read_dmon(builder, source, content)
+    elif form == "parquet":
+        from aiops.ingest.metrics_parquet import read_parquet
+
+        read_parquet(builder, content)
     elif form == "gpu_csv":
         from aiops.ingest.metrics_csv import read_csv
 
@@ -77,7 +84,7 @@ def read_metrics(source: Source, data: bytes | memoryview, case: Case) -> None:
         builder.problem("no metric samples in a format that is known")
     if not builder.finish() and form is not None:
         builder.problem("no metric samples in it")
-    if form not in (None, "prometheus_json") and not source.lines:
+    if form not in (None, "prometheus_json", "parquet") and not source.lines:
         source.lines = content.count(b"\n") + (not content.endswith(b"\n"))
 
 

@@ -130,8 +130,8 @@ def parse_header(line: str) -> tuple[Header, str]:
     return header, delimiter
 
 
-def read_csv(builder: SeriesBuilder, data: bytes) -> int:
-    """Read a table of samples.
+def read_csv(builder: SeriesBuilder, data: bytes, *, numbered: bool = True) -> int:
+    """Read a table of samples; ``numbered`` is false if its lines are not those of the source.
 
     Dates without zone are taken as UTC. A cell that is no number (``[N/A]``, ``[GPU is lost]``) is a missing sample;
     a row with another number of cells, or with an unreadable time, is reported and left out.
@@ -144,7 +144,7 @@ def read_csv(builder: SeriesBuilder, data: bytes) -> int:
     header, delimiter = parse_header(first)
     width = len(next(csv.reader([first], delimiter=delimiter, skipinitialspace=True), []))
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
-    table = _Table(builder, header, delimiter)
+    table = _Table(builder, header, delimiter, numbered)
     try:
         for row in reader:
             line = reader.line_num
@@ -163,8 +163,9 @@ def read_csv(builder: SeriesBuilder, data: bytes) -> int:
 class _Table:
     """Rows are collected by the thousand and turned into arrays column by column."""
 
-    def __init__(self, builder: SeriesBuilder, header: Header, delimiter: str) -> None:
+    def __init__(self, builder: SeriesBuilder, header: Header, delimiter: str, numbered: bool) -> None:
         self.samples = 0
+        self._numbered = numbered
         self._builder = builder
         self._header = header
         self._delimiter = delimiter
@@ -271,7 +272,7 @@ class _Table:
             if slot is None:
                 continue
             last = int(rows[-1])
-            slot.text, slot.line = self._delimiter.join(self._rows[last])[:_TEXT], self._lines[last]
+            slot.text, slot.line = self._delimiter.join(self._rows[last])[:_TEXT], self._lines[last] * self._numbered
             self.samples += len(rows)
             if times[last] == NO_TIME:
                 self._builder.add(slot, None, values[rows[-1:]])

@@ -159,9 +159,19 @@ def _walk(state: _State, value: Any, line: int | None, depth: int = 0) -> None:
 
 
 def _slow(state: _State, series: dict[str, Any]) -> bool:
-    """A series with other key order, white space, or native histograms (whose buckets are not kept)."""
+    """A series with other key order, white space, or native histograms (whose buckets are not kept).
+
+    VictoriaMetrics exports ``values`` and ``timestamps`` (milliseconds) side by side.
+    """
     import numpy as np
 
+    if "timestamps" in series:
+        try:
+            times = np.array([float(stamp) / 1e3 for stamp in series["timestamps"]], dtype=np.float64)
+            side = np.array([np.nan if v is None else float(v) for v in series["values"]], dtype=np.float64)
+        except (TypeError, ValueError, KeyError):
+            return False
+        return len(times) == len(side) and _add(state, series["metric"], times, side)
     pairs: list[Any] = (series["values"] if "values" in series else [series["value"]]) or []
     try:
         stamps = np.array([float(pair[0]) for pair in pairs], dtype=np.float64)

@@ -114,7 +114,7 @@ def sniff(head: bytes, documents: tuple[tuple[str, Callable[[bytes], str | None]
             if found:
                 return Sniffed(kind, found, f"a pickle with the fields of {kind}")
         return Sniffed("binary", "pickle", "binary content, a pickle that is no flight-recorder dump")
-    if is_binary(head):
+    if is_binary(head) and not head.startswith(b"PAR1"):
         return Sniffed("binary", "", "binary content")
     for kind, sniffer in () if is_program_log(head) else documents:
         found = sniffer(head)
