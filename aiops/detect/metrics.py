@@ -17,8 +17,10 @@ Signs and their roles:
   for a reset, a reboot or a drain: echo. ``metric.sram_threshold`` root if new. ``metric.banks_left`` and
   ``metric.retired_pages`` few spares are left: context.
 - ``net.link_down``, ``net.link_flap``, ``metric.port_errors``, ``metric.port_slow`` InfiniBand ports: root.
+- ``metric.gap`` a node or the fleet gave no samples for a while: context. ``host.disk_full`` no space is left: root.
 - ``metric.outlier`` does persistently less than its peers in the same job: context.
 - ``metric.fb_full`` memory full: context. ``metric.fb_drop`` memory released before the others did: echo.
+- ``metric.mem_growth`` memory in use grows until it is full: root.
 
 Peers are the GPUs of the same model on the node, or in the case if the node has too few. A condition must persist,
 gaps are bridged, counters may reset, and an absent sample is never taken for zero.
@@ -41,6 +43,7 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
     from aiops.detect import (
         metrics_activity,
         metrics_clocks,
+        metrics_gaps,
         metrics_links,
         metrics_memory,
         metrics_outliers,
@@ -50,13 +53,19 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
     from aiops.detect.metrics_evidence import Proof
     from aiops.detect.metrics_fabric import congestion
     from aiops.detect.metrics_frame import frames
-    from aiops.detect.metrics_host import memory_leak
+    from aiops.detect.metrics_host import full_disks, memory_leak
     from aiops.detect.metrics_ports import port_faults
 
     proof = Proof(case)
-    rules = (metrics_memory, metrics_xid, metrics_clocks, metrics_links, metrics_activity, metrics_state)
+    rules = (metrics_memory, metrics_xid, metrics_clocks, metrics_links, metrics_activity, metrics_state, metrics_gaps)
     found: list[Finding] = []
     for frame in frames(case):
         here = [finding for rule in rules for finding in rule.find(frame, proof)]
         found += [*here, *metrics_outliers.find(frame, proof, here)]
-    return [*found, *congestion(case, proof), *memory_leak(case, proof), *port_faults(case, proof)]
+    return [
+        *found,
+        *congestion(case, proof),
+        *memory_leak(case, proof),
+        *full_disks(case, proof),
+        *port_faults(case, proof),
+    ]

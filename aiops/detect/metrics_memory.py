@@ -25,12 +25,16 @@ _STORM_PEERS = 20
 """How many times the median of the other GPUs, at least."""
 _FULL = 0.97
 _EMPTY = 0.05
+_LEAK_STEPS = 16
+_LEAK = 1.25
+"""Growth of the memory in use, and at least so many samples, before it is a leak; it must end at `_LEAK_END` of all."""
+_LEAK_END = 0.95
 _MANY = 4
 """More GPUs than this are one finding: then it is how the job works, not one GPU."""
 
 
 def find(frame: Frame, proof: Proof) -> list[Finding]:
-    """``metric.ecc_dbe``, ``metric.ecc_sbe_storm``, ``metric.row_remap*``, ``metric.fb_full``, ``metric.fb_drop``."""
+    """Signs ``metric.`` ``ecc_dbe``, ``ecc_sbe_storm``, ``row_remap*``, ``fb_full``, ``fb_drop`` and ``mem_growth``."""
     return [
         *_uncorrectable(frame, proof),
         *_corrected(frame, proof),
@@ -39,6 +43,7 @@ def find(frame: Frame, proof: Proof) -> list[Finding]:
         *_broken(frame, proof),
         *_full(frame, proof),
         *_drop(frame, proof),
+        *_growing(frame, proof),
     ]
 
 
@@ -297,4 +302,44 @@ def _drop(frame: Frame, proof: Proof) -> list[Finding]:
                     fields={"before_mib": round(before), "after_mib": round(after)},
                 )
             )
+    return found
+
+
+def _growing(frame: Frame, proof: Proof) -> list[Finding]:
+    """Memory that grows from sample to sample, in both halves of the window, until the GPU is nearly full."""
+    import numpy as np
+
+    used, total = frame.get(_USED), frame.get("DCGM_FI_DEV_FB_TOTAL")
+    free = frame.get("DCGM_FI_DEV_FB_FREE")
+    if used is None or (total is None and free is None) or len(frame.times) < _LEAK_STEPS:
+        return []
+    newest = last_value(used)
+    found = []
+    for row in np.flatnonzero(newest >= _LEAK * np.fmin.reduce(used, axis=1)):
+        seen = np.flatnonzero(~np.isnan(used[row]))
+        values = used[row, seen].astype(np.float64)
+        if total is not None:
+            size = float(np.fmax.reduce(total[row]))
+        else:
+            assert free is not None
+            size = float(np.fmax.reduce(used[row] + free[row]))
+        if len(values) < _LEAK_STEPS or not values[-1] >= _LEAK_END * size or values[-1] < _LEAK * values[0]:
+            continue
+        steps, grown, half = np.diff(values), values[-1] - values[0], values[len(values) // 2]
+        both = min(half - values[0], values[-1] - half) >= 0.3 * grown
+        if not both or (steps < -0.005 * values[:-1]).sum() * 10 > len(steps) or steps.max() > 0.3 * grown:
+            continue
+        found.append(
+            proof.finding(
+                frame,
+                "metric.mem_growth",
+                int(row),
+                f"used more and more memory, from {values[0] / 1024:.1f} to {values[-1] / 1024:.1f} GiB",
+                [(_USED, int(row), int(seen[0])), (_USED, int(row), int(seen[-1]))],
+                severity=Severity.WARNING,
+                last=int(seen[-1]),
+                count=len(values),
+                fields={"from_gib": round(values[0] / 1024, 1), "to_gib": round(values[-1] / 1024, 1)},
+            )
+        )
     return found

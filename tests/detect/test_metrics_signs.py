@@ -363,7 +363,7 @@ def test_a_node_that_is_not_scraped_has_not_lost_its_gpus(tmp_path: Path) -> Non
         RECOVERY,
     )
     dark = {(1, g): [change(name, None) for name in names] for g in range(8)}
-    assert signs(fleet(tmp_path, dark)) == []
+    assert signs(fleet(tmp_path, dark)) == [("metric.gap", "gx-01", None, "context")]
 
 
 def test_a_metric_that_starts_late_is_not_absent(tmp_path: Path) -> None:
@@ -433,3 +433,27 @@ def test_samples_of_a_case_are_not_changed(tmp_path: Path) -> None:
         ((a == b) | ((a != a) & (b != b))).all()
         for a, b in zip(before, (block.values for block in case.series), strict=True)
     )
+
+
+def test_memory_that_grows_until_it_is_full_is_a_leak(tmp_path: Path) -> None:
+    def grow(values: dict[str, float | None], i: int) -> None:
+        values[USED] = 20_000 + 1_550 * i
+        values[FREE] = 81_000 - 20_000 - 1_550 * i
+
+    found = [f for f in find(fleet(tmp_path, {(1, 5): [grow]})) if f.sign == "metric.mem_growth"]
+    assert [(f.node, f.gpu, f.role) for f in found] == [("gx-01", 5, Role.ROOT)]
+    assert found[0].fields == {"from_gib": 19.5, "to_gib": 78.6}
+
+
+@pytest.mark.parametrize(
+    "levels",
+    [
+        [(0, 8_000), (20, 79_500)],  # a model is loaded
+        [(i, 20_000 + 1_000 * i) for i in range(40)],  # grows, but much is left
+        [(i, 20_000 + 1_550 * (i % 20)) for i in range(40)],  # given back
+        [(i, min(79_000, 20_000 + 6_000 * i)) for i in range(40)],  # warm-up
+    ],
+)
+def test_memory_that_is_taken_once_or_given_back_is_no_leak(tmp_path: Path, levels: list[tuple[int, float]]) -> None:
+    found = find(fleet(tmp_path, {(1, 5): [up(USED, *levels)]}))
+    assert [f for f in found if f.sign == "metric.mem_growth"] == []
