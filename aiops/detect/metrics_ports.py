@@ -170,7 +170,10 @@ def _errors(block: SeriesBlock, frame: Frame, proof: Proof, ports: Sequence[_Por
 
 
 def _slow(block: SeriesBlock, frame: Frame, proof: Proof, ports: Sequence[_Port]) -> Iterator[Finding]:
-    """A link that trained to fewer lanes or a lower speed than before, or than the same device of most other nodes."""
+    """A link that trained to fewer lanes or a lower speed than before, or than the same device of most other nodes.
+
+    A node of which most ports were slower all the time has other adapters and no fault.
+    """
     import numpy as np
 
     rates = _plane(block, _RATE)
@@ -178,11 +181,17 @@ def _slow(block: SeriesBlock, frame: Frame, proof: Proof, ports: Sequence[_Port]
         return
     hold = persistence(frame)
     last = {port: row[~np.isnan(row)] for port in ports if not np.isnan(row := rates[port.row]).all()}
+    below: list[tuple[_Port, float, float, bool]] = []
     for port, seen in last.items():
         peers = [float(other[-1]) for one, other in last.items() if one.name == port.name and one.node != port.node]
         now, usual = float(seen[-1]), float(np.median(peers)) if len(peers) >= PEERS else 0.0
         usual = max(usual, float(seen.max()))
         if now <= 0 or now >= usual or len(seen) < hold or not (seen[-hold:] == now).all():
+            continue
+        below.append((port, now, usual, now < seen.max()))
+    for port, now, usual, fell in below:
+        alike = sum(other.node == port.node for other, *_ in below)
+        if not fell and 2 * alike > sum(other.node == port.node for other in last):
             continue
         column = int(np.flatnonzero(~np.isnan(rates[port.row]))[-1])
         text = f"Port {port.name} of {port.node} runs at {now * 8e-9:.0f} instead of {usual * 8e-9:.0f} Gb/s"

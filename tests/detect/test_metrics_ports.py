@@ -79,3 +79,7 @@ def test_errors_on_all_ports_are_no_fault_of_one(tmp_path: Path) -> None:
 def test_a_link_that_came_back_once_is_context(tmp_path: Path) -> None:
     (finding,) = ports(tmp_path, {(2, "mlx5_3"): {DOWNED: lambda i: 3 + (i > 10)}})
     assert (finding.sign, finding.role) == ("net.link_down", Role.CONTEXT)
+
+
+def test_a_node_with_other_adapters_has_no_slow_link(tmp_path: Path) -> None:
+    assert ports(tmp_path, {(2, f"mlx5_{d}"): {RATE: lambda i: 2.5e10} for d in range(6)}) == []
