@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from services.need import need
+from services.need import need, need_root
 from services.slurm.cluster import PROGRAMS, SlurmCluster
 from services.slurm.collect import FORMS, collect, logs
 from services.slurm.processes import until
@@ -81,6 +81,7 @@ class Collected:
 
 @pytest.fixture(scope="module")
 def collected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collected]:
+    need_root()
     for program in PROGRAMS:
         need(program)
     folder = tmp_path_factory.mktemp("slurm")
@@ -144,12 +145,11 @@ def _set_faults(cluster: SlurmCluster) -> tuple[dict[str, str], str]:
     jobs["too_many"] = cluster.out("squeue", "-h", "-t", "all", "-n", "too_many", "-o", "%i").strip()
     expected = {
         "completed": "COMPLETED", "raises": "FAILED", "memory": "FAILED", "limited": "TIMEOUT",
-        "cancelled": "CANCELLED", "node_fail": "NODE_FAIL", "requeued": "PENDING", "low": "PENDING",
+        "cancelled": "CANCELLED", "node_fail": "NODE_FAIL", "low": "PENDING",
         "too_many": "FAILED",
     }  # fmt: skip
     for name, state in expected.items():
         until(f"{name} is {state}", lambda name=name, state=state: cluster.state(jobs[name])[0] == state, 90)
-    cluster.out("scontrol", "update", f"JobId={jobs['requeued']}", "StartTime=now")
     reasons = {
         "scattered": "Resources", "over_quota": "AssocGrpGRES", "too_wide": "PartitionNodeLimit",
         "reserved": "ReqNodeNotAvail, Reserved for maintenance", "prolog": "launch failed requeued held",
@@ -158,7 +158,8 @@ def _set_faults(cluster: SlurmCluster) -> tuple[dict[str, str], str]:
     }  # fmt: skip
     for name, reason in reasons.items():
         until(f"{name}: {reason}", lambda name=name, reason=reason: cluster.state(jobs[name]) == ("PENDING", reason))
-    until("it runs elsewhere", lambda: cluster.state(jobs["requeued"])[0] == "RUNNING")
+    where = ["squeue", "-h", "-j", jobs["requeued"], "-o", "%T %N"]
+    until("it runs elsewhere", lambda: cluster.out(*where).strip() == "RUNNING hx-[03,05]")
     done = ["sacct", "-nXD", "-j", jobs["loops"], "-o", "state"]
     until("it loops", lambda: cluster.out(*done).count("REQUEUED") >= 3)
     return jobs, refused

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from typing import NoReturn
 
 import pytest
 
@@ -17,7 +18,16 @@ def need(program: str, *alternatives: str) -> str:
         path = shutil.which(name)
         if path:
             return path
-    reason = f"needs the program {program!r}, which is not installed"
+    _missing(f"needs the program {program!r}, which is not installed")
+
+
+def need_root() -> None:
+    """Skip or fail, as `need` does, where the test does not run as root."""
+    if os.geteuid():
+        _missing("needs root")
+
+
+def _missing(reason: str) -> NoReturn:
     if os.environ.get("AIOPS_TEST_NO_SKIP") == "1":
         pytest.fail(reason)
     pytest.skip(reason)

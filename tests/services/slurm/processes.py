@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 
-def until(what: str, true: Callable[[], bool], seconds: float = 60.0, process: subprocess.Popen[bytes] | None = None):
+def until(
+    what: str, true: Callable[[], bool], seconds: float = 60.0, process: subprocess.Popen[bytes] | None = None
+) -> None:
     """Poll until it is true.
 
     Raises:
