@@ -10,6 +10,8 @@ from aiops.ingest.metrics_dmon import read_dmon, sniff_dmon
 from aiops.ingest.metrics_parquet import MAGIC as PARQUET
 from aiops.ingest.metrics_smi import FORMATS as SMI_FORMATS
 from aiops.ingest.metrics_smi import read_smi, sniff_smi
+from aiops.ingest.metrics_smi_table import FORMAT as SMI_TABLE
+from aiops.ingest.metrics_smi_table import read_smi_table, sniff_smi_table
 from aiops.model import Case, Source
 
 _SERIES = re.compile(rb'"metric"\s*:\s*\{')
@@ -36,7 +38,7 @@ def sniff_metrics(head: bytes) -> str | None:
     head = head[:_HEAD].removeprefix(b"\xef\xbb\xbf").lstrip()
     if b"\0" in head[:256] or not head:
         return None
-    console = sniff_smi(head) or sniff_dmon(head)
+    console = sniff_smi(head) or sniff_dmon(head) or sniff_smi_table(head)
     if console is not None:
         return console
     if head[:1] in b"{[":
@@ -70,6 +72,8 @@ def read_metrics(source: Source, data: bytes | memoryview, case: Case) -> None:
         read_exposition(builder, content)
     elif form in SMI_FORMATS:
         read_smi(builder, source, case, content)
+    elif form == SMI_TABLE:
+        read_smi_table(builder, source, content)
     elif form in DMON_FORMATS:
         read_dmon(builder, source, content)
     elif form == "parquet":

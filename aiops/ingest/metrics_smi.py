@@ -28,10 +28,11 @@ _LOST = re.compile(
     r"(?:Unable to determine the device handle for GPU\s*(?:\d+:\s*)?([0-9A-Fa-f:.]{7,16}): .*(?:GPU is lost|Unknown Error|No [Dd]ata).*"
     r"|GPU is lost\. +Reboot the system.*)"
 )
-_TOOL = re.compile(
+TOOL = re.compile(
     r"(?<![^-_./! ])(?:nvidia[-_.]?smi|nvsmi|smi|query|full|xml|out(?:put)?|[qx]|before|after)(?=[-_. ]|$)",
     re.IGNORECASE,
 )
+"""Words of a file's name that are the command."""
 _XML_START = re.compile(rb"<\?xml")
 _WORDS = {"yes": 1.0, "no": 0.0, "active": 1.0, "not active": 0.0}
 _FABRIC = {"not started": 1.0, "in progress": 2.0, "completed": 3.0}
@@ -87,7 +88,7 @@ def read_smi(builder: SeriesBuilder, source: Source, case: Case, data: bytes) ->
         dumps = list(_xml(builder, data))
     else:
         dumps = list(_text(data.decode("utf-8", "replace"), outside))
-    source.node = host_of_output(source, (line for _, line in outside), _TOOL)
+    source.node = host_of_output(source, (line for _, line in outside), TOOL)
     for number, line in outside:
         lost = _LOST.search(line)
         if lost is not None:

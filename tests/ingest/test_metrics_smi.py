@@ -193,3 +193,61 @@ def test_bytes_in_between_never_raise(noise: bytes, at: int, as_xml: bool) -> No
     case.sources.append(Source(0, "dump", Path("dump"), len(data), "metrics"))
     read_metrics(case.sources[0], data, case)
     assert len(case.series) + len(case.coverage.problems) > 0
+
+
+TABLE = """\
+root@gx-07:~# nvidia-smi
+Tue Nov  3 11:20:31 2026
++-----------------------------------------------------------------------------------------+
+| NVIDIA-SMI 550.90.07              Driver Version: 550.90.07      CUDA Version: 12.4     |
+|-----------------------------------------+------------------------+----------------------+
+| GPU  Name                 Persistence-M | Bus-Id          Disp.A | Volatile Uncorr. ECC |
+| Fan  Temp   Perf          Pwr:Usage/Cap |           Memory-Usage | GPU-Util  Compute M. |
+|                                         |                        |               MIG M. |
+|=========================================+========================+======================|
+|   0  NVIDIA H100 80GB HBM3          On  |   00000000:18:00.0 Off |                    0 |
+| N/A   34C    P0             70W /  700W |       4MiB /  81559MiB |      0%      Default |
+|                                         |                        |             Disabled |
++-----------------------------------------+------------------------+----------------------+
+|   1  NVIDIA H100 80GB HBM3          On  |   00000000:2A:00.0 Off |                    3 |
+| N/A   ERR!   P0            N/A  /  700W |   70112MiB /  81559MiB |     99%      Default |
+|                                         |                        |             Disabled |
++-----------------------------------------+------------------------+----------------------+
+| Processes:                                                                              |
+|  GPU   GI   CI        PID   Type   Process name                              GPU Memory |
+|    1   N/A  N/A     71822      C   python                                     70106MiB  |
++-----------------------------------------------------------------------------------------+
+"""
+
+
+def test_the_plain_table() -> None:
+    assert sniff_metrics(TABLE.encode()) == "nvidia-smi"
+    case = read(TABLE, "table")
+    assert case.coverage.problems == []
+    assert [(entity.node, entity.gpu, entity.pci) for entity in case.series[0].entities] == [
+        ("gx-07", 0, "0000:18:00"),
+        ("gx-07", 1, "0000:2a:00"),
+    ]
+    for field, one, other in (
+        ("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", 0, 3),
+        ("DCGM_FI_DEV_FB_USED", 4, 70112),
+        ("DCGM_FI_DEV_GPU_UTIL", 0, 99),
+    ):
+        assert (value(case, field, 0), value(case, field, 1)) == (one, other)
+    assert value(case, "DCGM_FI_DEV_GPU_TEMP", 0) == 34
+    assert np.isnan(value(case, "DCGM_FI_DEV_GPU_TEMP", 1))
+    assert np.isnan(value(case, "DCGM_FI_DEV_POWER_USAGE", 1))
+    block = case.series[0]
+    assert block.lines[block.fields.index("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL"), 1] == 14
+
+
+def test_the_last_of_several_tables_is_kept() -> None:
+    case = read(TABLE + TABLE.replace("|                    3 |", "|                    0 |"), "table")
+    assert value(case, "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", 1) == 0
+    assert "2 tables" in case.coverage.problems[0].reason
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, len(TABLE)), st.text(max_size=12))
+def test_a_damaged_table_never_raises(at: int, noise: str) -> None:
+    read(TABLE[:at] + noise + TABLE[at:], "table")
