@@ -239,6 +239,7 @@ def _signal_number(text: str) -> int:
 
 def _slurm(case: Case) -> list[Finding]:
     groups: dict[tuple[str, str], list[Event]] = {}
+    accused = evidence_rows(case, "slurm.node_not_responding")
     for event in evidence_rows(case, "slurm.step_cancelled"):
         why = str(event.fields.get("why") or "").strip()
         groups.setdefault((str(event.fields["job"]), why), []).append(event)
@@ -256,7 +257,9 @@ def _slurm(case: Case) -> list[Finding]:
                 first=first,
                 last=last,
                 nodes=nodes,
-                node=nodes[0] if len(nodes) == 1 and why == "NODE FAILURE" and _alone(case, job) else None,
+                node=nodes[0]
+                if len(nodes) == 1 and why == "NODE FAILURE" and not accused and _alone(case, job)
+                else None,
                 job=job,
                 count=sum(e.count for e in events),
                 fields={"why": why, "job": job},
@@ -267,10 +270,10 @@ def _slurm(case: Case) -> list[Finding]:
 
 
 def _alone(case: Case, job: str) -> bool:
-    """True unless the job is known to have more nodes: a node that failed does not print why its job is cancelled."""
+    """True if the job is known to have this node only: a node that failed does not print why its job is cancelled."""
     known_nodes = {node for one in case.jobs if one.id == job for node in one.nodes}
     known_nodes |= {place.node for place in case.topology.ranks.values() if place.node}
-    return len(known_nodes) <= 1
+    return len(known_nodes) == 1
 
 
 def _restarts(case: Case) -> list[Finding]:

@@ -79,6 +79,7 @@ _INFEASIBLE = re.compile(
     r" > maximum capacity \((\S+?)\)|request > maximum capacity \((\S+) > (\S+?)\))"
 )
 _MISSING = re.compile(r"insufficient unused quota for (\S+) in flavor ([\w.-]+), (\S+) more needed")
+_BORROWING = re.compile(r"borrowing limit for (\S+) in flavor ([\w.-]+) exceeded")
 _FLAVOR_FIT = re.compile(
     r"untolerated taint \{[^}]*\} in flavor|flavor \S+ doesn't match node affinity|"
     r"flavor \S+ not found|resource \S+ unavailable in ClusterQueue"
@@ -128,6 +129,9 @@ def kueue_refusal(message: str) -> KueueRefusal:
     for name, reasons in sets or [("", message)]:
         if match := _MISSING.search(reasons):
             return KueueRefusal("quota", name or None, match[1], match[2], missing=_number(match[3]))
+    for name, reasons in sets or [("", message)]:
+        if match := _BORROWING.search(reasons):
+            return KueueRefusal("quota", name or None, match[1], match[2])
     if "topology" in message and ("doesn't allow to fit" in message or "allows to fit only" in message):
         return KueueRefusal("topology")
     if match := _FLAVOR_FIT.search(message):

@@ -241,6 +241,11 @@ def _stopped(pod: Pod, groups: Groups, quotes: Quotes) -> None:
         group.note(
             quotes.object(pod.item, f"DeadlineExceeded: {message}", ts, reason), ts=ts, node=pod.node, pod=pod.name
         )
+    elif "imminent node shutdown" in message:
+        group = group_for(pod, groups, "sched.evicted", "shutdown", resource=None, own_limit=False, by="node shutdown")
+        group.note(
+            quotes.object(pod.item, f"{reason}: {message}", ts, message, reason), ts=ts, node=pod.node, pod=pod.name
+        )
     elif reason in _ADMISSION or reason.startswith("OutOf"):
         group = group_for(pod, groups, "sched.container_setup", "device", what="device", reason=reason)
         group.fields["pending"] = True

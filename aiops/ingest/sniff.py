@@ -54,7 +54,8 @@ _SCHEDULER_LINE = re.compile(
     rb"(?:sched|_slurm_rpc|slurm|_job_complete|drain_nodes|Node |Nodes |update_node|agent/|requeue|Requeuing|Killing JobId|job_time_limit"
     rb""
     rb"|Time limit|backfill|_start_job|cleanup|slurmd|launch task|Launching|Warning: |node_did_resp|JobId="
-    rb"|Batch|preempted|_update_job|job_|proc)",
+    rb"|Batch|preempted|_update_job|job_|proc"
+    rb"|\[job \d|_run_prolog|[Pp]rolog|[Ee]pilog|Gres |lllp_|task/(?:cgroup|affinity)|done with job|Munge |CPU frequency)",
     re.M,
 )
 # LogTimeFormat of slurm.conf; brackets around a time with a "T" are Slurm's own way, whatever the line goes on with.
