@@ -15,7 +15,7 @@ from services.slurm.processes import until
 from aiops.model.report import Report
 from aiops.pipeline import analyze_paths
 
-pytestmark = pytest.mark.needs_slurm
+pytestmark = [pytest.mark.needs_slurm, pytest.mark.xdist_group("slurm")]
 
 PARTITIONS = {
     "train": ["hx-01", "hx-02"],
