@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from itertools import chain
 
 from aiops.ingest.facts import Facts
 from aiops.ingest.prefix import ANSI, NS, parse_prefix
@@ -27,6 +28,10 @@ _CLOCK_SET = re.compile(
 """Lines of `rtc` and of the audit subsystem that say seconds since boot and since 1970 at once."""
 
 
+_FIRST = 100
+"""Lines of a sample that are all read for hosts and ranks."""
+
+
 def describe(source: Source, position: int, head: bytes, facts: Facts) -> None:
     """Fill ``source.node`` and ``source.rank`` from a sample of its content; names of files are weak hints."""
     hosts: Counter[str] = Counter()
@@ -36,7 +41,8 @@ def describe(source: Source, position: int, head: bytes, facts: Facts) -> None:
     labelled = sum(_LABEL.match(line) is not None for line in lines)
     if lines and labelled * 10 > len(lines) * 7:
         source.format = "srun -l"
-    for line in lines:
+    # the first lines one by one, then every third: a long sample is as telling
+    for line in chain(lines[:_FIRST], lines[_FIRST::3]):
         prefix = parse_prefix(line[:400])
         if prefix.host and prefix.kernel and is_host_name(prefix.host):
             hosts[prefix.host] += 1

@@ -14,12 +14,14 @@ _EDGE = 4096
 _LEAST = 64
 """Files below this many bytes are too short to be told to be a part of another."""
 _PROBE = 1 << 16
+_WHOLE = 2 << 20
+"""Files up to this many bytes are hashed whole."""
 
 
 def digest(handle: BinaryIO, size: int) -> str:
-    """Hash of size, beginning and end: equal files have equal digests, and large ones are not read twice."""
+    """Hash of size, beginning, middle and end: equal files have equal digests, and large ones are not read twice."""
     hasher = hashlib.sha256(str(size).encode())
-    span = size if size <= 8 << 20 else 1 << 20
+    span = size if size <= _WHOLE else _WHOLE // 4
     for at in sorted({0, max(0, size // 2 - span // 2), max(0, size - span)}) if span < size else (0,):
         handle.seek(at)
         hasher.update(handle.read(span))
