@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -63,6 +64,7 @@ _SETUP_EVENTS = frozenset(
 _ADMISSION = frozenset(
     {"UnexpectedAdmissionError", "TopologyAffinityError", "OutOfcpu", "OutOfmemory", "OutOfpods", "NodeAffinity"}
 )
+_LOST_GPU = re.compile(r"GPU is lost|GPU_IS_LOST|fallen off the bus")
 _STARTED = ("Pulled", "Created", "Started")
 
 
@@ -247,7 +249,8 @@ def _stopped(pod: Pod, groups: Groups, quotes: Quotes) -> None:
             quotes.object(pod.item, f"{reason}: {message}", ts, message, reason), ts=ts, node=pod.node, pod=pod.name
         )
     elif reason in _ADMISSION or reason.startswith("OutOf"):
-        group = group_for(pod, groups, "sched.container_setup", "device", what="device", reason=reason)
+        part = "lost device" if _LOST_GPU.search(message) else "device"
+        group = group_for(pod, groups, "sched.container_setup", part, what=part, reason=reason)
         group.fields["pending"] = True
         group.note(
             quotes.object(pod.item, f"{reason}: {message}", ts, message, reason), ts=ts, node=pod.node, pod=pod.name
