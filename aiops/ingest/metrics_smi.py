@@ -74,6 +74,9 @@ def sniff_smi(head: bytes) -> str | None:
     mark = _MARK.search(head)
     if mark is None or head.count(b"\n", 0, mark.start()) > 12:
         return None
+    if b"\nTimestamp " not in head[mark.end() :]:
+        # Without a time there are no samples: a shortened dump is scanned line by line instead.
+        return None
     lines = head[mark.start() :].split(b"\n")[:-1]
     return FORMATS[0] if sum(_OWN_LINE.match(line) is not None for line in lines) * 10 >= len(lines) * 9 else None
 
