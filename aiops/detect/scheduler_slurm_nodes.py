@@ -43,7 +43,7 @@ def detect_slurm_nodes(case: Case, quotes: Quotes, states: Mapping[str, NodeStat
             users.setdefault(name, []).append(job)
     waiting: dict[str, list[str]] = {}
     for job in jobs:
-        if job.state == "PENDING" and waits_for_nodes(job.reason):
+        if job.state == "PENDING" and waits_for_nodes(job, states):
             for name in nodes_of_choice(job, states):
                 waiting.setdefault(name, []).append(job.id)
     for name, state in sorted(states.items()):

@@ -101,9 +101,19 @@ def is_idle(state: str) -> bool:
     return bool(state) and not is_trouble(state) and not OUT_STATES.search(state)
 
 
-def waits_for_nodes(reason: str | None) -> bool:
-    """True if the job waits because nodes that it needs are down, drained or reserved."""
-    return (reason or "").startswith(_NODES_OUT)
+def waits_for_nodes(job: Job, nodes: Mapping[str, NodeState]) -> bool:
+    """True if the job waits because nodes that it needs are down, drained or reserved.
+
+    JSON of 22.05 says no more than ``Resources`` of such a job. Then the nodes decide: too few of its partition are in
+    service, in a listing that also shows nodes which are (one of broken nodes alone says nothing about the others).
+    """
+    if (job.reason or "").startswith(_NODES_OUT):
+        return True
+    if job.reason != "Resources" or all(state.out for state in nodes.values()):
+        return False
+    choice = nodes_of_choice(job, nodes)
+    wanted = max((record.node_count or 0 for record in job.fields.get("records", ())), default=0)
+    return bool(choice) and sum(not state.out for state in choice.values()) < wanted
 
 
 def waits_for_a_limit(reason: str | None) -> bool:

@@ -19,7 +19,7 @@ def detect_reservations(case: Case, quotes: Quotes, nodes: Mapping[str, NodeStat
     It is a cause (ROOT) while it is active on nodes of a job, and for a job that waits for its nodes; else CONTEXT.
     """
     findings = []
-    waiting = [job for job in case.jobs if job.state == "PENDING" and waits_for_nodes(job.reason)]
+    waiting = [job for job in case.jobs if job.state == "PENDING" and waits_for_nodes(job, nodes)]
     for row in case.events.by_signal().get(RESERVATION_SIGNAL, ()):
         event = case.events[row]
         if "MAINT" not in event.fields["flags"]:

@@ -39,7 +39,7 @@ def detect_waiting(
     if _MAINTENANCE in reason:
         group = job_group("sched.maintenance", job, severity=Severity.WARNING, reason=reason)
         return finish(group, run, quotes, f"{label} would not end before a maintenance reservation begins ({reason})")
-    if waits_for_nodes(reason):
+    if waits_for_nodes(job, nodes):
         return _without_nodes(run, quotes, nodes)
     if word in _WHY:
         group = job_group("sched.unschedulable", job, why=_WHY[word], reason=reason, reasons={})

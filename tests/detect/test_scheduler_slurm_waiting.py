@@ -69,6 +69,16 @@ def test_nodes_that_are_out_are_named_with_their_reasons(tmp_path: Path, reason:
     assert "n12 (NHC: check_ps)" in found.text
 
 
+def test_resources_alone_mean_nodes_that_are_out_if_too_few_others_are_there(tmp_path: Path) -> None:
+    out = node("n12", 0, partition="drain", state="IDLE+DRAIN", reason="NHC: check_ps")
+    waits = job("Resources", partition="drain")
+    found = one(load(tmp_path, waits, out + node("n01", 0)), "sched.unschedulable")
+    assert (found.nodes, found.job) == (("n12",), "15")
+    for number, nodes in enumerate((out, out + node("n13", 8, partition="drain"))):
+        (tmp_path / str(number)).mkdir()
+        assert "sched.unschedulable" not in find(load(tmp_path / str(number), waits, nodes))
+
+
 def test_a_node_that_lost_gpus_is_why_a_job_waits_for_it(tmp_path: Path) -> None:
     table = (
         "NODELIST   NODES PARTITION       STATE CPUS    S:C:T MEMORY TMP_DISK WEIGHT AVAIL_FE REASON              \n"
