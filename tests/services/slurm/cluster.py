@@ -81,7 +81,7 @@ class SlurmCluster:
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
         """One of Slurm's commands against this cluster."""
         env = {**os.environ, "SLURM_CONF": str(self.layout.etc() / "slurm.conf"), "TZ": "UTC"}
-        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False, cwd="/tmp")
+        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False, cwd="/tmp")
 
     def out(self, *command: str) -> str:
         """Its output.
