@@ -113,6 +113,7 @@ class Extractor:
         prefix = parse_prefix(text, task_labels=task_labels)
         kinds = _KERNEL_ONLY if prefix.kernel and source.kind == "training" else _KINDS_OF_FILE[source.kind]
         stamped = False
+        first = True
         shown = ""
         for rule_id, count in sorted(rules):
             rule = self._rules[rule_id]
@@ -128,7 +129,8 @@ class Extractor:
                 self._stamp(source, offset, prefix)
                 stamped = True
                 shown = _CONTROL.sub(" ", text[:1000]).strip()
-            self._append(source, hit, offset, prefix, signal, match, count, text, shown)
+            self._append(source, hit, offset, prefix, signal, match, count, text, shown, first)
+            first = False
 
     def _stands_elsewhere(self, source: Source, prefix: Prefix, text: str) -> bool:
         """True if another file holds the same line of the same host at the same time: an excerpt, a rotation, a second copy."""
@@ -156,7 +158,9 @@ class Extractor:
         count: int,
         text: str,
         shown: str,
+        first: bool,
     ) -> None:
+        """``first`` event of its line: where hosts are compared, what a line says counts once."""
         fields: dict[str, Any] = dict(signal.says)
         if match.re.groupindex:
             fields.update((name, value) for name, value in match.groupdict().items() if value is not None)
@@ -185,12 +189,12 @@ class Extractor:
             text=shown,
             quoted=_inside_quotation(text, prefix.start, match.start()),
         )
-        self._remember(row, source, prefix, node, rank, text)
+        self._remember(row, source, prefix, node, rank, text if first else "")
 
     def _remember(
         self, row: int, source: Source, prefix: Prefix, node: str | None, rank: int | None, text: str
     ) -> None:
-        """What the whole case must settle about a row."""
+        """What the whole case must settle about a row; no ``text`` if an earlier row of its line has told it."""
         pending = self.pending
         if prefix.yearless:
             pending.yearless.append(row)

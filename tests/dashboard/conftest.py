@@ -53,9 +53,9 @@ def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     assert not leftovers, "uploads must not outlive their analysis"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
-    """A real Chromium, driven by playwright."""
+    """A real Chromium, driven by playwright; another module's must have ended before this one starts."""
     path = need("chromium", "chromium-browser", "google-chrome")
     from playwright.sync_api import sync_playwright
 
