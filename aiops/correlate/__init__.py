@@ -28,6 +28,9 @@ MOST_OTHERS = 5
 UNDECIDED = frozenset({"unk.none", "nccl.timeout_unattributed"})
 """Classes that say that the evidence does not tell."""
 
+LAST_ERROR = "log.last_error"
+"""An unknown error at the end of a log: no cause, but a run that nobody saw succeed is not called healthy."""
+
 
 def correlate(case: Case, findings: list[Finding], catalog: Catalog) -> list[IncidentDraft]:
     """The incidents of a case, most important first; empty if nothing went wrong."""
@@ -40,7 +43,7 @@ def correlate(case: Case, findings: list[Finding], catalog: Catalog) -> list[Inc
         failed = False
     elif not failed:
         hypotheses = [h for h in hypotheses if h.score >= ENOUGH and h.failure.id not in UNDECIDED]
-    if not hypotheses and failed:
+    if not hypotheses and (failed or (not succeeded and any(f.sign == LAST_ERROR for f in findings))):
         hypotheses = _nobody_knows(findings, scope, catalog)
     if not hypotheses:
         return []
@@ -77,7 +80,7 @@ def correlate(case: Case, findings: list[Finding], catalog: Catalog) -> list[Inc
 def _nobody_knows(findings: list[Finding], scope: JobScope, catalog: Catalog) -> list[Hypothesis]:
     """The job failed or cannot start, and no sign of a cause is there: say so, with what shows it."""
     failure = catalog.failures.get("unk.none")
-    shown = [f for f in findings if in_scope(f, scope) and shows_failure(f)]
+    shown = [f for f in findings if in_scope(f, scope) and (shows_failure(f) or f.sign == LAST_ERROR)]
     if failure is None or not shown:
         return []
     shown.sort(
@@ -86,6 +89,8 @@ def _nobody_knows(findings: list[Finding], scope: JobScope, catalog: Catalog) ->
     hypothesis = Hypothesis(failure, Suspect("unknown", job=scope.job), shown[:3], explained=shown[3:])
     waits = all(f.sign == "sched.unschedulable" for f in shown)
     what = "the job does not start" if waits else "the job failed"
+    if all(f.sign == LAST_ERROR for f in shown):
+        what = "the run may have failed"
     hypothesis.terms.append(Term("sign", 1.0, f"{what} and nothing says why: {shown[0].text}", (shown[0].id,)))
     return [hypothesis]
 

@@ -68,7 +68,7 @@ def _finding(case: Case, template: Template, source: Source, prefix: Prefix) -> 
     rank = prefix.rank if prefix.rank is not None else source.rank
     more = f" ({template.count} lines like it in the sample)" if template.count > 1 else ""
     text = "".join(c if c.isprintable() else " " for c in template.text)
-    evidence = EvidenceRef(source.name, _line_number(case, source, template.offset), template.offset, text, ts)
+    evidence = EvidenceRef(source.name, line_number(case, source, template.offset), template.offset, text, ts)
     return Finding(
         sign="log.unusual",
         text=f"No rule knows this line{more}: {text[:200]}",
@@ -85,7 +85,8 @@ def _finding(case: Case, template: Template, source: Source, prefix: Prefix) -> 
     )
 
 
-def _line_number(case: Case, source: Source, offset: int) -> int:
+def line_number(case: Case, source: Source, offset: int) -> int:
+    """Number of the line of a source that begins at a byte offset, from 1."""
     lines = line_map(case, source.index)
     if lines is not None:
         return lines.line_at(offset)
