@@ -34,13 +34,15 @@ bench: $(VENV)/.ready ## the benchmarks at smoke size; see benchmarks/ for the f
 	$(BIN)/python benchmarks/metrics.py --smoke
 	$(BIN)/python benchmarks/analyze.py --smoke
 
+JOINED := --min class_top1=0.92 --min class_top3=0.97 --min family_top1=0.95 --min node=0.95 --min gpu=0.95 --min rank=0.95 \
+  --min hardware=0.97 --min requeue=0.93 --min actions=0.93 --min safe=1.0 --min completed=1.0
+SCORE := $(PYTHON) ../shared/tools/score_casebook.py --cases ../shared/casebook --jobs 2 \
+  --cmd '$(CURDIR)/$(BIN)/aiops analyze {bundle} --format json'
+
 casebook: $(VENV)/.ready ## score the shared casebook, where it is
-	$(PYTHON) ../shared/tools/score_casebook.py --cases ../shared/casebook --cases-glob '[hr]*' --jobs 2 \
-	  --cmd '$(CURDIR)/$(BIN)/aiops analyze {bundle} --format json' \
-	  --min class_top1=0.85 --min class_top3=0.93 --min requeue=0.88 --min actions=0.88 --min safe=1.0 --min completed=1.0
-	$(PYTHON) ../shared/tools/score_casebook.py --cases ../shared/casebook --cases-glob 'r*' --jobs 2 \
-	  --cmd '$(CURDIR)/$(BIN)/aiops analyze {bundle} --format json' \
-	  --min class_top1=0.93 --min rank=0.90
+	$(SCORE) --cases-glob '[hr]*' $(JOINED)
+	$(SCORE) --cases-glob 'r*' --min class_top1=0.93 --min rank=0.90
+	$(SCORE) --cases-glob 'j*' $(JOINED)
 
 schema: $(VENV)/.ready ## regenerate docs/report.schema.json
 	$(BIN)/aiops schema > docs/report.schema.json
