@@ -26,11 +26,6 @@ def known_checkpoints(case: Case) -> list[Checkpoint]:
     return found
 
 
-def saved_checkpoints(case: Case) -> list[Checkpoint]:
-    """The complete ones, oldest first."""
-    return [point for point in known_checkpoints(case) if point.complete]
-
-
 def _join(case: Case) -> list[Checkpoint]:
     listed = _once(case.checkpoints)
     logged = logged_checkpoints(case)

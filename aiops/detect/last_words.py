@@ -20,6 +20,7 @@ _TAIL = 4096
 _LAST = 4
 """Lines at the end among which the error must be: what a run logs while it goes on stands behind earlier ones."""
 _ENDED_WELL = frozenset({"COMPLETED", "Completed", "Complete", "Succeeded", "RUNNING", "Running", "PENDING", "Pending"})
+"""Words of schedulers for a job that has not failed."""
 _ERROR = re.compile(
     rb"^\W{0,3}(?:\S{1,40}[ :]{1,2}){0,4}(?:ERROR|FATAL|CRITICAL|PANIC|[Ff]atal(?: error)?|[Ee]rror|E\d{4})\b"
     rb"|\b[A-Z]\w{2,60}(?:Error|Exception): |\b(?:[Aa]borting|[Aa]borted|[Ff]ailed to|[Cc]annot|[Uu]nable to)\b"
@@ -32,7 +33,7 @@ _HARMLESS = re.compile(
 def detect(case: Case, catalog: Catalog) -> list[Finding]:
     """At most one finding: the first log of a job, in their order, whose last lines hold an unknown error."""
     if evidence_rows(case, "train.success") or any(
-        (job.state or "").split()[0:1] in ([w] for w in _ENDED_WELL) for job in case.jobs
+        _ENDED_WELL.intersection((job.state or "").split()) for job in case.jobs
     ):
         return []
     for source in case.sources:
