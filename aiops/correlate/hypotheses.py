@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from aiops.catalog.model import Catalog, FailureClass, Sign
-from aiops.correlate.clocks import Apart, clock_uncertainty
+from aiops.correlate.clocks import clock_uncertainty
 from aiops.correlate.model import Hypothesis, JobScope, Suspect, Term
-from aiops.correlate.scope import in_scope, may_be_cause, shows_failure
+from aiops.correlate.scene import Scene
+from aiops.correlate.scope import may_be_cause
 from aiops.model.case import Case
-from aiops.model.event import NO_TIME, Severity
+from aiops.model.event import NO_TIME
 from aiops.model.finding import Finding, Role
 
 SECOND = 0.35
@@ -65,17 +66,14 @@ def build_hypotheses(
                 )
                 signs.setdefault(key, []).append((cause.weight, finding))
     hypotheses = []
-    apart = clock_uncertainty(case)
     merged = _merge_places(signs)
-    strongest = _strongest(merged)
+    scene = Scene(findings, scope, _strongest(merged), clock_uncertainty(case))
     of_class: dict[str, set[str]] = {}
     for key, pairs in merged.items():
         of_class.setdefault(key[0], set()).update(finding.id for _, finding in pairs)
     for key, pairs in merged.items():
         pairs.sort(key=lambda pair: (-pair[0], pair[1].first == NO_TIME, pair[1].first, pair[1].id))
-        hypotheses.append(
-            _hypothesis(case, catalog.failures[key[0]], pairs, findings, scope, strongest, of_class[key[0]], apart)
-        )
+        hypotheses.append(_hypothesis(case, catalog.failures[key[0]], pairs, scene, of_class[key[0]]))
     hypotheses.sort(key=lambda h: (-round(h.score, 6), h.began == NO_TIME, h.began, h.failure.id, h.suspect.node or ""))
     return hypotheses
 
@@ -111,17 +109,10 @@ def _strongest(signs: Mapping[Key, list[tuple[float, Finding]]]) -> dict[str, fl
 
 
 def _hypothesis(
-    case: Case,
-    failure: FailureClass,
-    pairs: list[tuple[float, Finding]],
-    findings: list[Finding],
-    scope: JobScope,
-    strongest: Mapping[str, float],
-    of_class: set[str],
-    apart: Apart,
+    case: Case, failure: FailureClass, pairs: list[tuple[float, Finding]], scene: Scene, of_class: set[str]
 ) -> Hypothesis:
     causes = [finding for _, finding in pairs]
-    hypothesis = Hypothesis(failure, _suspect(case, failure, causes, scope), causes)
+    hypothesis = Hypothesis(failure, _suspect(case, failure, causes, scene.scope), causes)
     weight, head = pairs[0]
     hypothesis.terms.append(Term("sign", weight, head.text, (head.id,)))
     further: dict[str, tuple[float, Finding]] = {}
@@ -140,23 +131,23 @@ def _hypothesis(
         )
     if failure.prior:
         hypothesis.terms.append(Term("prior", failure.prior, "how common this class is"))
-    _explain(hypothesis, findings, scope)
-    _rank_from_followers(case, hypothesis, findings, scope)
-    _order_in_time(hypothesis, findings, scope, strongest, apart)
-    _contradict(hypothesis, findings, scope)
-    _miss_predictions(case, hypothesis, findings)
-    _leave_unexplained(hypothesis, strongest, [f for f in findings if f.id not in of_class])
+    _explain(hypothesis, scene)
+    _rank_from_followers(case, hypothesis, scene)
+    _order_in_time(hypothesis, scene)
+    _contradict(hypothesis, scene)
+    _miss_predictions(case, hypothesis, scene)
+    _leave_unexplained(hypothesis, scene, of_class)
     return hypothesis
 
 
-def _explain(hypothesis: Hypothesis, findings: list[Finding], scope: JobScope) -> None:
+def _explain(hypothesis: Hypothesis, scene: Scene) -> None:
     own = {finding.id for finding in hypothesis.causes}
-    by_name, by_family = _effects(hypothesis.failure)
-    for finding in findings:
-        name = finding.sign
-        if finding.id in own or not (name in by_name or name.startswith(by_family)) or not in_scope(finding, scope):
+    by_name, families = _effects(hypothesis.failure)
+    for finding in scene.near:
+        signs = (*by_name.get(finding.sign, ()), *families)
+        if not signs or finding.id in own:
             continue
-        if _matches_any(hypothesis.failure.effects, finding) and _related(hypothesis, finding):
+        if any(sign.matches(finding.sign, finding.fields) for sign in signs) and _related(hypothesis, finding):
             hypothesis.explained.append(finding)
     echoes = [f for f in hypothesis.explained if f.role != Role.ROOT]
     roots = [f for f in hypothesis.explained if f.role == Role.ROOT]
@@ -200,31 +191,16 @@ def _related(hypothesis: Hypothesis, finding: Finding) -> bool:
     return finding.first >= hypothesis.began - AFTERMATH_MARGIN_S * 1e9
 
 
-def _effects(failure: FailureClass) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Names of the signs that a class may have as effects, and the beginnings of families of them."""
-    names = [sign.sign for sign in failure.effects]
-    return frozenset(names), tuple(name[:-1] for name in names if name.endswith(".*"))
+def _effects(failure: FailureClass) -> tuple[dict[str, list[Sign]], list[Sign]]:
+    """The signs that a class may have as effects, by name, and those that mean a whole family."""
+    by_name: dict[str, list[Sign]] = {}
+    for sign in failure.effects:
+        by_name.setdefault(sign.sign, []).append(sign)
+    return by_name, [sign for sign in failure.effects if sign.sign.endswith(".*")]
 
 
-def _matches_any(signs: Iterable[Sign], finding: Finding) -> bool:
-    return any(sign.matches(finding.sign, finding.fields) for sign in signs)
-
-
-def failure_time(findings: list[Finding], scope: JobScope) -> int:
-    """When the job began to fail: its first follower, or when the waiters of a time-out began to wait."""
-    times = []
-    for finding in findings:
-        if finding.role != Role.ECHO or not in_scope(finding, scope) or finding.first == NO_TIME or finding.inexact:
-            continue
-        began = finding.fields.get("began")
-        times.append(began if isinstance(began, int) and began > 0 else finding.first)
-    return min(times, default=NO_TIME)
-
-
-def _order_in_time(
-    hypothesis: Hypothesis, findings: list[Finding], scope: JobScope, strongest: Mapping[str, float], apart: Apart
-) -> None:
-    harmless = not hypothesis.failure.explains_death and _ended(findings, scope)
+def _order_in_time(hypothesis: Hypothesis, scene: Scene) -> None:
+    harmless = not hypothesis.failure.explains_death and scene.ended
     if harmless:
         hypothesis.terms.append(
             Term("ends no job", -HARMLESS, "it is a condition that jobs survive, and this one ended")
@@ -233,15 +209,11 @@ def _order_in_time(
     if began == NO_TIME:
         return
     own = {f.id for f in hypothesis.causes} | {f.id for f in hypothesis.explained}
-    rivals = [
-        f
-        for f in findings
-        if f.id in strongest and f.id not in own and f.first != NO_TIME and not f.inexact and strongest[f.id] >= 2.0
-    ]
-    failed = failure_time(findings, scope)
+    rivals = [f for f in scene.rivals if f.id not in own]
+    failed = scene.failed
     head = next((f for f in hypothesis.causes if f.first == began), hypothesis.causes[0])
     # two events closer than their clocks agree have no order
-    if not harmless and not any(f.first < began - apart(f, head) * 1e9 for f in rivals):
+    if not harmless and not any(f.first < began - scene.apart(f, head) * 1e9 for f in rivals):
         hypothesis.terms.append(Term("comes first", FIRST, "no other sign that it does not explain is earlier"))
     if failed != NO_TIME and began > failed + AFTERMATH_MARGIN_S * 1e9 and hypothesis.failure.explains_death:
         late = (began - failed) / 1e9
@@ -250,38 +222,27 @@ def _order_in_time(
         )
 
 
-def _ended(findings: list[Finding], scope: JobScope) -> bool:
-    return any(shows_failure(f) and f.sign != "sched.unschedulable" for f in findings if in_scope(f, scope))
-
-
-def _contradict(hypothesis: Hypothesis, findings: list[Finding], scope: JobScope) -> None:
+def _contradict(hypothesis: Hypothesis, scene: Scene) -> None:
     for sign in hypothesis.failure.contradicts:
-        for finding in findings:
-            if sign.matches(finding.sign, finding.fields) and in_scope(finding, scope):
-                hypothesis.terms.append(Term("contradicted", -sign.weight, sign.why or finding.text, (finding.id,)))
-                hypothesis.against.append(sign.why or finding.text)
-                break
+        finding = next(scene.matching(sign), None)
+        if finding is not None:
+            hypothesis.terms.append(Term("contradicted", -sign.weight, sign.why or finding.text, (finding.id,)))
+            hypothesis.against.append(sign.why or finding.text)
     if not hypothesis.failure.explains_death:
         return
     end = max((f.last for f in hypothesis.causes if f.last != NO_TIME), default=NO_TIME)
-    progress = [f for f in findings if f.sign == "train.progress" and f.last != NO_TIME]
-    died = any(
-        f.role == Role.ECHO and f.severity >= Severity.WARNING or shows_failure(f)
-        for f in findings
-        if in_scope(f, scope)
-    )
-    if end != NO_TIME and progress and not died:
-        beyond = (max(f.last for f in progress) - end) / 1e9
+    if end != NO_TIME and scene.progress and not scene.died:
+        beyond = (max(f.last for f in scene.progress) - end) / 1e9
         if beyond > 120:
             why = f"training went on for {beyond:.0f} s after it"
-            hypothesis.terms.append(Term("contradicted", -5.0, why, tuple(f.id for f in progress)))
+            hypothesis.terms.append(Term("contradicted", -5.0, why, tuple(f.id for f in scene.progress)))
             hypothesis.against.append(why)
 
 
-def _miss_predictions(case: Case, hypothesis: Hypothesis, findings: list[Finding]) -> None:
+def _miss_predictions(case: Case, hypothesis: Hypothesis, scene: Scene) -> None:
     """What the class predicts and what is not there although the evidence that would show it was collected."""
     for sign in hypothesis.failure.effects:
-        if not sign.expected or any(sign.matches(f.sign, f.fields) for f in findings):
+        if not sign.expected or any(sign.matches(f.sign, f.fields) for f in scene.findings):
             continue
         seen_by = _would_show(case, hypothesis.suspect, sign.expected)
         if seen_by:
@@ -301,14 +262,14 @@ def _would_show(case: Case, suspect: Suspect, kind: str) -> str:
     return f"the {kind} evidence" if case.coverage.sources.get(kind) else ""
 
 
-def _leave_unexplained(hypothesis: Hypothesis, strongest: Mapping[str, float], findings: list[Finding]) -> None:
-    """``findings`` are all but the signs of the same class on other machines: those are the same fault."""
-    own = {f.id for f in hypothesis.causes} | {f.id for f in hypothesis.explained}
-    left = [f for f in findings if f.id in strongest and f.id not in own]
+def _leave_unexplained(hypothesis: Hypothesis, scene: Scene, of_class: set[str]) -> None:
+    """``of_class`` are the signs of the same class, on other machines as well: those are the same fault."""
+    own = {f.id for f in hypothesis.causes} | {f.id for f in hypothesis.explained} | of_class
+    left = [f for f in scene.signs if f.id not in own]
     if not left:
         return
-    worst = max(left, key=lambda f: (strongest[f.id], f.id))
-    value = -UNEXPLAINED * strongest[worst.id]
+    worst = max(left, key=lambda f: (scene.strongest[f.id], f.id))
+    value = -UNEXPLAINED * scene.strongest[worst.id]
     hypothesis.terms.append(Term("leaves unexplained", value, worst.text, tuple(f.id for f in left[:12])))
     hypothesis.against += [f"does not explain: {f.text}" for f in left[:3]]
 
@@ -336,12 +297,7 @@ def _suspect(case: Case, failure: FailureClass, causes: list[Finding], scope: Jo
     return suspect
 
 
-def _cuda_errors(findings: list[Finding], scope: JobScope) -> list[Finding]:
-    """CUDA errors of the job's ranks; running out of memory is no sign of a GPU."""
-    return [f for f in findings if f.sign.startswith("cuda.") and f.sign != "cuda.oom" and in_scope(f, scope)]
-
-
-def _rank_from_followers(case: Case, hypothesis: Hypothesis, findings: list[Finding], scope: JobScope) -> None:
+def _rank_from_followers(case: Case, hypothesis: Hypothesis, scene: Scene) -> None:
     """The process on a faulty GPU is the one whose CUDA calls fail: if that is one rank, it is the culprit's rank.
 
     An error that no rank signed belongs to the one rank that ended by itself, if there is just one.
@@ -358,7 +314,7 @@ def _rank_from_followers(case: Case, hypothesis: Hypothesis, findings: list[Find
     if suspect.kind not in ("gpu", "node") or suspect.rank is not None:
         return
     own = [f for f in (*hypothesis.causes, *hypothesis.explained) if f.sign.startswith("cuda.") and f.ranks]
-    ranks = {rank for f in own or _cuda_errors(findings, scope) for rank in f.ranks}
+    ranks = {rank for f in own or scene.cuda_errors for rank in f.ranks}
     if len(ranks) == 1:
         rank = next(iter(ranks))
         place = case.topology.ranks.get(rank)

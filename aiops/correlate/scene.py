@@ -1,0 +1,86 @@
+"""What every hypothesis of a case is weighed against, worked out once: a case may have hundreds of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from aiops.catalog.model import Sign
+from aiops.correlate.clocks import Apart
+from aiops.correlate.model import JobScope
+from aiops.correlate.scope import in_scope, shows_failure
+from aiops.model.event import NO_TIME, Severity
+from aiops.model.finding import Finding, Role
+
+_RIVAL = 2.0
+"""Weight from which a sign may be the cause instead."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """The findings of a case as one job sees them."""
+
+    findings: list[Finding]
+    scope: JobScope
+    strongest: Mapping[str, float]
+    """Id of a finding -> the highest weight that any class gives to it."""
+    apart: Apart
+
+    @cached_property
+    def near(self) -> list[Finding]:
+        """Findings that concern the job, in their order."""
+        return [finding for finding in self.findings if in_scope(finding, self.scope)]
+
+    @cached_property
+    def _by_sign(self) -> dict[str, list[Finding]]:
+        found: dict[str, list[Finding]] = {}
+        for finding in self.near:
+            found.setdefault(finding.sign, []).append(finding)
+        return found
+
+    def matching(self, sign: Sign) -> Iterator[Finding]:
+        """Findings of the job that a sign means."""
+        near = self.near if sign.sign.endswith(".*") else self._by_sign.get(sign.sign, ())
+        return (finding for finding in near if sign.matches(finding.sign, finding.fields))
+
+    @cached_property
+    def failed(self) -> int:
+        """When the job began to fail: its first follower, or when the waiters of a time-out began to wait."""
+        times = []
+        for finding in self.near:
+            if finding.role != Role.ECHO or finding.first == NO_TIME or finding.inexact:
+                continue
+            began = finding.fields.get("began")
+            times.append(began if isinstance(began, int) and began > 0 else finding.first)
+        return min(times, default=NO_TIME)
+
+    @cached_property
+    def ended(self) -> bool:
+        """The job ran and failed."""
+        return any(shows_failure(f) and f.sign != "sched.unschedulable" for f in self.near)
+
+    @cached_property
+    def died(self) -> bool:
+        """Something of the job failed, or somebody heard of it."""
+        return any(f.role == Role.ECHO and f.severity >= Severity.WARNING or shows_failure(f) for f in self.near)
+
+    @cached_property
+    def progress(self) -> list[Finding]:
+        """Findings that say until when training went on."""
+        return [f for f in self.findings if f.sign == "train.progress" and f.last != NO_TIME]
+
+    @cached_property
+    def rivals(self) -> list[Finding]:
+        """Findings that may be the cause instead and whose time is known."""
+        return [f for f in self.signs if self.strongest[f.id] >= _RIVAL and f.first != NO_TIME and not f.inexact]
+
+    @cached_property
+    def signs(self) -> list[Finding]:
+        """Findings that are a sign of some class."""
+        return [f for f in self.findings if f.id in self.strongest]
+
+    @cached_property
+    def cuda_errors(self) -> list[Finding]:
+        """CUDA errors of the job's ranks; running out of memory is no sign of a GPU."""
+        return [f for f in self.near if f.sign.startswith("cuda.") and f.sign != "cuda.oom"]
