@@ -57,10 +57,7 @@ def _nonfinite(case: Case, tracks: dict[tuple[int, int | None], list[Point]]) ->
     bad: dict[tuple[int, int | None], Point] = {}
     for key, points in tracks.items():
         for point in points:
-            if (
-                any(v is not None and not math.isfinite(v) for v in (point.loss, point.grad_norm))
-                or (point.nans or 0) > 0
-            ):
+            if _is_bad(point):
                 bad[key] = point
                 break
     if not bad:
@@ -72,6 +69,8 @@ def _nonfinite(case: Case, tracks: dict[tuple[int, int | None], list[Point]]) ->
     what = "loss" if head.loss is not None and not math.isfinite(head.loss) else "gradient norm"
     refs = [quote(case, before.event)] if before is not None else []
     step = f" at step {head.step}" if head.step is not None else ""
+    # training goes on with such values: what it prints later is no sign of health
+    last = max((p.ts for p in tracks[(head.event.source, head.event.rank)] if _is_bad(p)), default=head.ts)
     single = len(ranks) == 1 and len(all_ranks) > 1
     return [
         Finding(
@@ -80,7 +79,7 @@ def _nonfinite(case: Case, tracks: dict[tuple[int, int | None], list[Point]]) ->
             role=Role.ROOT,
             severity=Severity.ERROR,
             first=head.ts,
-            last=head.ts,
+            last=max(last, head.ts),
             rank=ranks[0] if single else None,
             ranks=ranks,
             node=head.event.node,
@@ -96,6 +95,11 @@ def _nonfinite(case: Case, tracks: dict[tuple[int, int | None], list[Point]]) ->
             evidence=[*refs, quote(case, head.event)],
         )
     ]
+
+
+def _is_bad(point: Point) -> bool:
+    values = (point.loss, point.grad_norm)
+    return any(v is not None and not math.isfinite(v) for v in values) or (point.nans or 0) > 0
 
 
 def _lasting(points: list[Point], what: str) -> bool:

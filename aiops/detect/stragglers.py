@@ -22,6 +22,8 @@ wall-clock parts of single steps scatter more)."""
 MOSTLY = 0.6
 """Share of steps in which the same rank must be the slowest."""
 _ENOUGH_STEPS = 4
+_RECENT = 24
+"""Last steps of each rank that are compared on their own: a rank may become slow late in a long run."""
 _PART = re.compile(r"([A-Za-z][A-Za-z_+/-]{1,30}(?: [a-z]{2,12})?)[ =:]{1,3}(\d{1,9}(?:\.\d{1,9})?) ?(ms|us|sec|s)\b")
 _OWN = re.compile(
     r"^(?:.*[ _-])?(?:data|dataload\w*|load\w*|fetch\w*|io|input|forward|fwd|compute|optimi\w+|kernel\w*)", re.I
@@ -59,6 +61,10 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
     if len(by_rank) < 3:
         return found
     slow = _slow_ranks(by_rank)
+    if not slow:
+        late = {rank: sorted(own, key=lambda sample: sample.step)[-_RECENT:] for rank, own in by_rank.items()}
+        slow = _slow_ranks(late)
+        by_rank = late if slow else by_rank
     if not slow:
         awaited = _awaited(by_rank)
         if awaited is not None:

@@ -11,6 +11,7 @@ from aiops.config import Settings
 from aiops.detect.numerics import detect
 from aiops.detect.progress import Point, progress_points
 from aiops.ingest import open_case
+from aiops.pipeline import analyze_paths
 
 
 def points(folder: Path, text: str) -> list[Point]:
@@ -84,3 +85,16 @@ def test_scale_that_settles_is_silence_and_one_that_falls_for_ever_is_not(tmp_pa
 
     assert signs(["65536.0", "32768.0", "16384.0", "8192.0", "4096.0"]) == set()
     assert signs(["65536.0", "1024.0", "32.0", "2.0", "0.5"]) == {"num.scale_low"}
+
+
+def test_steps_printed_after_a_lasting_nan_are_no_sign_of_health(tmp_path: Path) -> None:
+    lines = [
+        f"2026-08-01 08:{minute:02d}:00,000 INFO [rank {rank}] step={minute} loss="
+        + ("nan" if minute >= 20 else f"{2 + minute % 7 / 50:.4f}")
+        for minute in range(60)
+        for rank in range(2)
+    ]
+    (tmp_path / "train.log").write_text("\n".join(lines) + "\n")
+    report = analyze_paths([tmp_path])
+    assert report.verdict == "incident"
+    assert report.incidents[0].failure_class == "num.nan_global"

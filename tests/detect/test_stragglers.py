@@ -23,7 +23,7 @@ def steps(times: dict[int, list[float]], form: str = "[rank{rank}] step={step} f
     for index in range(len(next(iter(times.values())))):
         for rank, own in times.items():
             said = form.format(rank=rank, step=index + 1, ms=own[index])
-            lines.append(f"2026-08-01 08:00:{index:02d},{rank:03d} INFO {said}")
+            lines.append(f"2026-08-01 {8 + index // 3600:02d}:{index // 60 % 60:02d}:{index % 60:02d},{rank:03d} INFO {said}")
     return "\n".join(lines) + "\n"
 
 
@@ -80,3 +80,16 @@ def test_data_that_ends_on_all_ranks_is_no_sign(tmp_path: Path) -> None:
     (tmp_path / "train.log").write_text("\n".join([*lines, late]) + "\n", encoding="utf-8")
     with open_case([tmp_path], Settings()) as case:
         assert detect_shards(case, load_catalog()) == []
+
+
+def test_a_rank_that_gets_slow_late_in_a_long_run(tmp_path: Path) -> None:
+    times = {rank: [100.0 + (rank + step) % 3 for step in range(400)] for rank in range(4)}
+    times[2] = [own * (2.0 if step >= 370 else 1.0) for step, own in enumerate(times[2])]
+    found = slow(tmp_path, steps(times))
+    assert [(f.sign, f.rank) for f in found] == [("train.slow_one", 2)]
+
+
+def test_one_slow_step_at_the_end_is_no_straggler(tmp_path: Path) -> None:
+    times = {rank: [100.0] * 400 for rank in range(4)}
+    times[2] = [*[100.0] * 395, *[300.0] * 5]
+    assert slow(tmp_path, steps(times)) == []
