@@ -29,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from services.slurm.config import DAEMONS, Layout, write
 from services.slurm.processes import descendants, kill, listeners, stop, until
 
+_STARTS = 3
 PROGRAMS = ("munged", "mariadbd", "mariadb-install-db", "slurmdbd", "slurmctld", "slurmd", "sacct", "squeue", "sinfo")
 """What must be installed; Debian's packages are named in `.ci/run`."""
 USER = "nobody"
@@ -197,11 +198,25 @@ class SlurmCluster:
             "grant all on slurm_acct_db.* to 'slurm'@'127.0.0.1';"
         )
         subprocess.run([*ask, grant], check=True, capture_output=True, timeout=60)
-        process = self._spawn("slurmdbd", ["slurmdbd", "-D"])
-        until("slurmdbd answers", lambda: not self.run("sacctmgr", "-n", "show", "cluster").returncode, process=process)
+        self._accounting()
         self.out("sacctmgr", "-i", "add", "cluster", self.layout.cluster)
         self.out("sacctmgr", "-i", "add", "account", "research", "Description=research", "Organization=research")
         self.out("sacctmgr", "-i", "add", "user", "root", USER, "Account=research", "AdminLevel=None")
+
+    def _accounting(self) -> None:
+        """slurmdbd gives up at the first answer of a fresh database that it does not like; systemd would start it again."""
+        for left in reversed(range(_STARTS)):
+            process = self._spawn("slurmdbd", ["slurmdbd", "-D"])
+            try:
+                until("slurmdbd answers", self._accounts, process=process)
+            except RuntimeError:
+                if not left or process.poll() is None:
+                    raise
+            else:
+                return
+
+    def _accounts(self) -> bool:
+        return not self.run("sacctmgr", "-n", "show", "cluster").returncode
 
     def _spawn(self, name: str, command: list[str], env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
         with open(self.folder / "log" / f"{name}.out", "ab") as log:
