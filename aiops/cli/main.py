@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -58,6 +59,8 @@ app.command("schema")(surfaces.schema)
 def main() -> None:
     """Run the command line; never shows a traceback for an error of the input, of a source or of the system."""
     _open_standard_streams()
+    # a case is a million small objects that stay: looking through them for cycles again and again finds nothing
+    gc.set_threshold(100_000, 50, 1000)
     # the default would end the process on the spot and leave unpacked evidence behind
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     try:

@@ -6,6 +6,7 @@ nothing with it: its range is scanned here. Workers are started anew, not forked
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -285,6 +286,7 @@ def _stop(worker: _Worker) -> None:
 def serve(descriptor: int) -> None:
     """Body of a worker process: batches in, answers out, until the pipe closes or its other end is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt means
+    gc.set_threshold(100_000, 50, 1000)  # hits are tuples of numbers: no cycles
     pipe: Connection[object, Any] = Connection(descriptor)
     try:
         setup: tuple[Program, str, bytes, int | None, int] = pipe.recv()

@@ -18,6 +18,8 @@ _NOVEL = 2_000
 ORDINARY = 256
 """Hits of a file kept one by one for a rule that hits ordinary lines, such as progress lines."""
 _LEAST = 32
+_SPARSE = 16
+"""At least so many lines of an ordinary rule are kept one by one in each range, before it is thinned out."""
 _TEXT = 48
 """Bytes before the end of a hit that make its text."""
 _MIX = np.random.Generator(np.random.PCG64(1)).integers(1, 1 << 63, _TEXT, dtype=np.uint64) | np.uint64(1)
@@ -38,7 +40,7 @@ class StormGuard:
         self._limit = np.full(size, max(min(keep, _LEAST), keep // ranges), dtype=np.int64)
         self._ordinary = np.zeros(size, dtype=bool)
         self._ordinary[list(ordinary)] = True
-        few = max(_LEAST, few // ranges)
+        few = max(_SPARSE, few // ranges)
         self._limit[self._ordinary] = np.minimum(self._limit[self._ordinary], few)
         self._novel = max(_LEAST, _NOVEL // ranges)
         self._seen = np.zeros(size, dtype=np.int64)

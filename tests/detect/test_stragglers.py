@@ -23,7 +23,9 @@ def steps(times: dict[int, list[float]], form: str = "[rank{rank}] step={step} f
     for index in range(len(next(iter(times.values())))):
         for rank, own in times.items():
             said = form.format(rank=rank, step=index + 1, ms=own[index])
-            lines.append(f"2026-08-01 {8 + index // 3600:02d}:{index // 60 % 60:02d}:{index % 60:02d},{rank:03d} INFO {said}")
+            lines.append(
+                f"2026-08-01 {8 + index // 3600:02d}:{index // 60 % 60:02d}:{index % 60:02d},{rank:03d} INFO {said}"
+            )
     return "\n".join(lines) + "\n"
 
 
