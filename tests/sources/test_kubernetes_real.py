@@ -11,8 +11,21 @@ from typing import Any
 
 import pytest
 from services.kubernetes.cluster import KubernetesCluster
-from services.kubernetes.kueue import install_crds, start_kueue
-from services.kubernetes.workloads import cluster_queue, job, local_queue, node, pytorch_job, template
+from services.kubernetes.crds import install_crds
+from services.kubernetes.job_controllers import start_jobset, start_kuberay, start_trainer
+from services.kubernetes.kueue import start_kueue
+from services.kubernetes.workloads import (
+    cluster_queue,
+    job,
+    job_set,
+    local_queue,
+    node,
+    pytorch_job,
+    ray_job,
+    template,
+    train_job,
+    training_runtime,
+)
 from services.need import need_kubernetes
 
 from aiops.model.report import Incident, Report
@@ -20,6 +33,9 @@ from aiops.pipeline import analyze_paths
 
 pytestmark = [pytest.mark.needs_kubernetes, pytest.mark.xdist_group("kubernetes")]
 
+JOB_SETS = "jobsets.jobset.x-k8s.io"
+TRAIN_JOBS = "trainjobs.trainer.kubeflow.org"
+RAY_KINDS = "rayjobs.ray.io,rayclusters.ray.io"
 KUEUE_KINDS = "workloads.kueue.x-k8s.io,localqueues.kueue.x-k8s.io"
 FORMS = ("json", "yaml", "text")
 
@@ -32,9 +48,17 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubernetesClus
 
 
 @pytest.fixture(scope="module")
-def kueue(cluster: KubernetesCluster) -> None:
-    install_crds(cluster, "pytorchjob")
-    start_kueue(cluster, frameworks=("pytorchjob",), ready_within="15s")
+def controllers(cluster: KubernetesCluster) -> None:
+    """The controllers of JobSet, Kubeflow Trainer and KubeRay, and the schema of PyTorchJob."""
+    install_crds(cluster, "jobset", "pytorchjob", "trainjob", "rayjob")
+    start_jobset(cluster)
+    start_trainer(cluster)
+    start_kuberay(cluster)
+
+
+@pytest.fixture(scope="module")
+def kueue(cluster: KubernetesCluster, controllers: None) -> None:
+    start_kueue(cluster, frameworks=("jobset", "pytorchjob", "trainjob", "rayjob"), ready_within="15s")
 
 
 @dataclass
@@ -285,6 +309,62 @@ def test_pods_never_ready(kueue: None, place: Place) -> None:
     place.agreed("sch.podsready_timeout", "fix_first")
 
 
+def second_waits(place: Place) -> None:
+    """What a second job meets in a queue of 16 GPUs whose first job holds them all."""
+    place.until("refused", lambda: condition(place.list(f"{KUEUE}/workloads"), "QuotaReserved", "False"))
+    place.until_events("Pending")
+    path = f"/apis/{KUEUE}/clusterqueues/{place.name}"
+    place.until("counted", lambda: '"total": "16"' in json.dumps(place.cluster.api("GET", path)["status"]))
+    for form, incident in place.agreed("sch.quota", "fix_first").items():
+        assert (incident.culprit.kind, incident.culprit.job) == ("scheduler", f"{place.name}/second"), form
+        assert "asks for 16" in incident.timeline[0].text and "16 of 16 in use" in incident.timeline[0].text, form
+
+
+def test_quota_of_job_sets(kueue: None, place: Place) -> None:
+    place.nodes(3)
+    kueue_place(place, 16)
+    place.kinds.append(JOB_SETS)
+    place.cluster.apply(job_set("first", place.name, 2, template(place.name, 8), queue="main"))
+    admitted(place, 1)
+    place.until("running", lambda: len(place.pods("Running")) == 2)
+    place.cluster.apply(job_set("second", place.name, 2, template(place.name, 8), queue="main"))
+    second_waits(place)
+
+
+def test_quota_of_train_jobs(kueue: None, place: Place) -> None:
+    place.nodes(3)
+    kueue_place(place, 16)
+    place.kinds += [TRAIN_JOBS, JOB_SETS]
+    place.cluster.apply(training_runtime("torch", place.name, template(place.name, 8)))
+    place.cluster.apply(train_job("first", place.name, 2, "torch", queue="main"))
+    admitted(place, 1)
+    place.until("running", lambda: len(place.pods("Running")) == 2)
+    place.cluster.apply(train_job("second", place.name, 2, "torch", queue="main"))
+    second_waits(place)
+
+
+def test_quota_of_ray_jobs(kueue: None, place: Place) -> None:
+    place.nodes(3)
+    kueue_place(place, 16)
+    place.kinds.append(RAY_KINDS)
+    place.cluster.apply(ray_job("first", place.name, 2, template(place.name, 8), queue="main"))
+    admitted(place, 1)
+    place.until("running", lambda: len(place.pods("Running")) == 3)
+    place.cluster.apply(ray_job("second", place.name, 2, template(place.name, 8), queue="main"))
+    second_waits(place)
+
+
+def test_ray_worker_larger_than_any_node(controllers: None, place: Place) -> None:
+    place.nodes(2)
+    place.kinds = [RAY_KINDS]
+    place.cluster.apply(ray_job("huge", place.name, 1, template(place.name, 16)))
+    place.until("waits", lambda: condition(place.pods("Pending"), "PodScheduled", "False"))
+    place.until_events("FailedScheduling")
+
+    for form, incident in place.agreed("sch.gang_infeasible", "fix_first").items():
+        assert "asks for 16 GPUs" in incident.timeline[0].text, form
+
+
 # starting and stopping ---------------------------------------------------------------------------------------------
 
 
@@ -309,6 +389,41 @@ def test_out_of_memory(place: Place) -> None:
 
     for form, incident in place.agreed("host.cgroup_oom", "fix_first").items():
         assert incident.culprit.node in (None, nodes[0]), form
+
+
+def test_job_set_out_of_memory(controllers: None, place: Place) -> None:
+    nodes = place.nodes(2)
+    place.kinds = [JOB_SETS]
+    pod = template(place.name, 8, annotations={"aiops-test/exit": "137"})
+    place.cluster.apply(job_set("hungry", place.name, 2, pod))
+    place.until("failed", lambda: condition(place.list("jobset.x-k8s.io/v1alpha2/jobsets"), "Failed"))
+
+    for form, incident in place.agreed("host.cgroup_oom", "fix_first").items():
+        assert incident.culprit.node in (None, *nodes), form
+
+
+def test_healthy_job_set(controllers: None, place: Place) -> None:
+    place.nodes(2)
+    place.kinds = [JOB_SETS]
+    pod = template(place.name, 8, annotations={"aiops-test/exit": "0"})
+    place.cluster.apply(job_set("fine", place.name, 2, pod))
+    place.until("complete", lambda: condition(place.list("jobset.x-k8s.io/v1alpha2/jobsets"), "Completed"))
+    for form in FORMS:
+        assert place.judge(form).verdict == "no_incident", form
+
+
+def test_image_of_a_train_job(controllers: None, place: Place) -> None:
+    place.nodes(1)
+    place.kinds = [TRAIN_JOBS, JOB_SETS]
+    pod = template(place.name, 8, annotations={"aiops-test/pull": "fail"}, image="registry.example/missing:1")
+    place.cluster.apply(training_runtime("torch", place.name, pod), train_job("pull", place.name, 1, "torch"))
+    waits = lambda: [  # noqa: E731
+        1 for p in place.pods("Pending") for s in p["status"].get("containerStatuses", []) if "waiting" in s["state"]
+    ]
+    place.until("waits", waits)
+
+    for form, incident in place.agreed("sch.image_pull", "fix_first").items():
+        assert incident.culprit.name == "registry.example/missing:1", form
 
 
 def test_kueue_preemption(kueue: None, place: Place) -> None:
@@ -354,9 +469,8 @@ def test_scheduler_preemption(place: Place) -> None:
 # nodes -------------------------------------------------------------------------------------------------------------
 
 
-def test_lost_node(place: Place) -> None:
-    place.nodes(2)
-    place.cluster.apply(job("llm", place.name, 2, template(place.name, 8)))
+def lost_node(place: Place) -> None:
+    """One of the two nodes of a running job vanishes."""
     place.until("running", lambda: len(place.pods("Running")) == 2)
     lost = place.pods("Running")[0]["spec"]["nodeName"]
     place.cluster.node_down(lost)
@@ -370,6 +484,19 @@ def test_lost_node(place: Place) -> None:
         first = report.incidents[0]
         assert report.verdict == "incident" and first.culprit.node == lost, (form, first.title)
         assert first.requeue.verdict == "exclude_nodes" and first.requeue.exclude == [lost], form
+
+
+def test_lost_node(place: Place) -> None:
+    place.nodes(2)
+    place.cluster.apply(job("llm", place.name, 2, template(place.name, 8)))
+    lost_node(place)
+
+
+def test_node_lost_under_a_job_set(controllers: None, place: Place) -> None:
+    place.nodes(3)
+    place.kinds = [JOB_SETS]
+    place.cluster.apply(job_set("llm", place.name, 2, template(place.name, 8), restarts=3))
+    lost_node(place)
 
 
 def test_drained_by_hand(place: Place) -> None:

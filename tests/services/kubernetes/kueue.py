@@ -1,4 +1,4 @@
-"""Kueue's own manager as a local process, with its CRDs, its webhooks, and CRDs of the job kinds that it queues."""
+"""Kueue's own manager as a local process, with its CRDs and its webhooks."""
 
 from __future__ import annotations
 
@@ -9,35 +9,20 @@ import urllib.request
 from typing import Any
 
 from services.kubernetes.cluster import KubernetesCluster, free_ports
+from services.kubernetes.crds import EXTENSIONS
 from services.kubernetes.programs import build, source_of
 
-CRDS = {
-    "jobset": ("sigs.k8s.io/jobset", "config/components/crd/bases"),
-    "pytorchjob": ("github.com/kubeflow/training-operator", "manifests/base/crds/kubeflow.org_pytorchjobs.yaml"),
-    "trainjob": ("github.com/kubeflow/trainer/v2", "manifests/base/crds"),
-    "rayjob": ("github.com/ray-project/kuberay/ray-operator", "config/crd/bases/ray.io_rayjobs.yaml"),
+_FRAMEWORKS = {
+    "jobset": "jobset.x-k8s.io/jobset",
+    "pytorchjob": "kubeflow.org/pytorchjob",
+    "trainjob": "trainer.kubeflow.org/trainjob",
+    "rayjob": "ray.io/rayjob",
 }
-"""Name -> (Go module, file or folder with the definitions)."""
-_FRAMEWORKS = {"jobset": "jobset.x-k8s.io/jobset", "pytorchjob": "kubeflow.org/pytorchjob"}
-_EXTENSIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 
 
-def install_crds(cluster: KubernetesCluster, *names: str) -> None:
-    """Install the real schemas of job kinds, from the modules that are pinned."""
-    files = []
-    for name in names:
-        module, where = CRDS[name]
-        path = source_of(module) / where
-        files += (
-            [path] if path.is_file() else [f for f in sorted(path.glob("*.yaml")) if f.name != "kustomization.yaml"]
-        )
-    cluster.kubectl("apply", "--server-side", *(part for file in files for part in ("-f", str(file))))
-    cluster.wait("CRDs", lambda: all(map(_established, cluster.api("GET", _EXTENSIONS)["items"])))
-
-
 def start_kueue(cluster: KubernetesCluster, *, frameworks: tuple[str, ...] = (), ready_within: str = "") -> None:
-    """Start Kueue; ``frameworks`` are names of `CRDS` that it shall queue besides Jobs.
+    """Start Kueue; ``frameworks`` are names of `crds.CRDS` that it shall queue besides Jobs.
 
     ``ready_within`` (a duration, as ``4s``) turns waitForPodsReady on, with short back-offs.
     """
@@ -102,12 +87,12 @@ def _install(cluster: KubernetesCluster, hooks: int) -> None:
     kept = [part for part in parts if _kind(part) not in ("Deployment", "Service", "APIService", "Namespace")]
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin="\n---\n".join(kept))
     patch = "application/json-patch+json"
-    for item in cluster.api("GET", _EXTENSIONS)["items"]:
+    for item in cluster.api("GET", EXTENSIONS)["items"]:
         webhook = (item["spec"].get("conversion") or {}).get("webhook") or {}
         if webhook.get("clientConfig", {}).get("service", {}).get("namespace") == "kueue-system":
             path = "/spec/conversion/webhook/clientConfig/service/port"
             change = [{"op": "add", "path": path, "value": hooks}]
-            cluster.api("PATCH", f"{_EXTENSIONS}/{item['metadata']['name']}", change, patch)
+            cluster.api("PATCH", f"{EXTENSIONS}/{item['metadata']['name']}", change, patch)
     for word in ("mutating", "validating"):
         path = f"{_ADMISSION}/{word}webhookconfigurations/kueue-{word}-webhook-configuration"
         count = len(cluster.api("GET", path)["webhooks"])
@@ -119,8 +104,3 @@ def _install(cluster: KubernetesCluster, hooks: int) -> None:
 
 def _kind(document: str) -> str:
     return next((line.split()[1] for line in document.splitlines() if line.startswith("kind:")), "")
-
-
-def _established(item: dict[str, Any]) -> bool:
-    known = (item.get("status") or {}).get("conditions") or []
-    return any(c["type"] == "Established" and c["status"] == "True" for c in known)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """The programs of a Kubernetes control plane, built once from pinned Go modules.
 
-    programs.py [kube-api] [kube-kueue]     build them and print their folders
+    programs.py [kube-api] [kube-kueue] [kube-jobs]     build them and print their folders
 
 They lie in ``$AIOPS_TEST_CACHE`` or ``~/.cache/aiops-tests``, in a folder named after the hash of the pins; a later run
-takes them from there. The first build takes 7 to 13 minutes on two cores, and 4.5 more for Kueue.
+takes them from there. The first build takes 7 to 13 minutes on two cores, and 8 more for Kueue and the controllers of jobs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,11 @@ PACKAGES = {
         "etcd": "go.etcd.io/etcd/server/v3",
         "kwok": "sigs.k8s.io/kwok/cmd/kwok",
     },
-    "kube-kueue": {"kueue": "sigs.k8s.io/kueue/cmd/kueue"},
+    "kube-kueue": {
+        "kueue": "sigs.k8s.io/kueue/cmd/kueue",
+        "trainer": "github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager",
+    },
+    "kube-jobs": {"jobset": "sigs.k8s.io/jobset", "kuberay": "github.com/ray-project/kuberay/ray-operator"},
 }
 """Go module folder beside this file -> program -> package."""
 _BUILD_S = 3600
@@ -80,7 +84,8 @@ def _go_build(module: str, target: Path) -> None:
                 f" -X {package}.gitTreeState=clean"
             )
     environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -trimpath -buildvcs=false"}
-    command = ["go", "build", "-ldflags", flags, "-o", f"{fresh}/", *PACKAGES[module].values()]
+    missing = {name: package for name, package in PACKAGES[module].items() if not (target / name).exists()}
+    command = ["go", "build", "-ldflags", flags, "-o", f"{fresh}/", *missing.values()]
     try:
         done = subprocess.run(
             command, cwd=HERE / module, env=environment, capture_output=True, text=True, timeout=_BUILD_S, check=False
@@ -89,7 +94,7 @@ def _go_build(module: str, target: Path) -> None:
         raise BuildError("building the control plane needs Go, which is not installed") from None
     if done.returncode:
         raise BuildError(f"go build of {module} failed: {done.stderr.strip()[-600:]}")
-    for name, package in PACKAGES[module].items():
+    for name, package in missing.items():
         base = package.rsplit("/", 1)[1]
         # go build names a program after the last part of its package that is no version
         (fresh / ("server" if base == "v3" else base)).rename(target / name)

@@ -75,7 +75,7 @@ def job(
     backoff: int = 0,
 ) -> dict[str, Any]:
     """An Indexed Job; with ``queue`` Kueue decides when it starts."""
-    labels = {"kueue.x-k8s.io/queue-name": queue} if queue else {}
+    labels = _queued(queue)
     if priority:
         labels["kueue.x-k8s.io/priority-class"] = priority
     return {
@@ -101,7 +101,7 @@ def pytorch_job(name: str, namespace: str, workers: int, pod: dict[str, Any], qu
     return {
         "apiVersion": "kubeflow.org/v1",
         "kind": "PyTorchJob",
-        "metadata": {"name": name, "namespace": namespace, "labels": {"kueue.x-k8s.io/queue-name": queue}},
+        "metadata": {"name": name, "namespace": namespace, "labels": _queued(queue)},
         "spec": {
             "runPolicy": {"suspend": True},
             "pytorchReplicaSpecs": {
@@ -131,3 +131,105 @@ def local_queue(name: str, namespace: str, target: str) -> dict[str, Any]:
         "metadata": {"name": name, "namespace": namespace},
         "spec": {"clusterQueue": target},
     }
+
+
+def job_set(
+    name: str, namespace: str, pods: int, pod: dict[str, Any], *, queue: str = "", restarts: int = 0
+) -> dict[str, Any]:
+    """A JobSet with one replicated job ``workers``."""
+    spec = {
+        "parallelism": pods,
+        "completions": pods,
+        "completionMode": "Indexed",
+        "backoffLimit": 0,
+        "template": pod,
+    }
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": name, "namespace": namespace, "labels": _queued(queue)},
+        "spec": {
+            "suspend": bool(queue),
+            "failurePolicy": {"maxRestarts": restarts},
+            "replicatedJobs": [{"name": "workers", "replicas": 1, "template": {"spec": spec}}],
+        },
+    }
+
+
+def training_runtime(name: str, namespace: str, pod: dict[str, Any]) -> dict[str, Any]:
+    """A TrainingRuntime for torchrun whose nodes are pods of this template."""
+    pod = {**pod, "spec": {**pod["spec"], "containers": [{**pod["spec"]["containers"][0], "name": "node"}]}}
+    step = {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}}
+    return {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainingRuntime",
+        "metadata": {"name": name, "namespace": namespace, "labels": {"trainer.kubeflow.org/framework": "torch"}},
+        "spec": {
+            "mlPolicy": {"numNodes": 1, "torch": {}},
+            "template": {
+                "spec": {
+                    "replicatedJobs": [
+                        {"name": "node", "template": {"metadata": step, "spec": {"backoffLimit": 0, "template": pod}}}
+                    ]
+                }
+            },
+        },
+    }
+
+
+def train_job(name: str, namespace: str, nodes: int, runtime: str, *, queue: str = "") -> dict[str, Any]:
+    """A TrainJob of Kubeflow Trainer v2 on a TrainingRuntime of its namespace."""
+    return {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": name, "namespace": namespace, "labels": _queued(queue)},
+        "spec": {
+            "suspend": bool(queue),
+            "runtimeRef": {"apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime", "name": runtime},
+            "trainer": {"numNodes": nodes, "numProcPerNode": 8},
+        },
+    }
+
+
+def ray_job(name: str, namespace: str, workers: int, pod: dict[str, Any], *, queue: str = "") -> dict[str, Any]:
+    """A RayJob whose head needs no GPU; the operator submits it itself, without a pod."""
+    place = {"nodeSelector": pod["spec"]["nodeSelector"]}
+    head = {"metadata": {}, "spec": {**place, "containers": [_ray(pod, "ray-head", gpus=False)]}}
+    worker = {"metadata": pod["metadata"], "spec": {**place, "containers": [_ray(pod, "ray-worker", gpus=True)]}}
+    return {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayJob",
+        "metadata": {"name": name, "namespace": namespace, "labels": _queued(queue)},
+        "spec": {
+            "suspend": bool(queue),
+            "shutdownAfterJobFinishes": True,
+            "entrypoint": "python train.py",
+            "submissionMode": "HTTPMode",
+            "rayClusterSpec": {
+                "rayVersion": "2.50.0",
+                "headGroupSpec": {"rayStartParams": {}, "template": head},
+                "workerGroupSpecs": [
+                    {
+                        "groupName": "gpu",
+                        "replicas": workers,
+                        "minReplicas": workers,
+                        "maxReplicas": workers,
+                        "rayStartParams": {},
+                        "template": worker,
+                    }
+                ],
+            },
+        },
+    }
+
+
+def _ray(pod: dict[str, Any], name: str, *, gpus: bool) -> dict[str, Any]:
+    container = {**pod["spec"]["containers"][0], "name": name}
+    container.pop("command", None)
+    if not gpus:
+        container.pop("resources", None)
+    return container
+
+
+def _queued(queue: str) -> dict[str, str]:
+    return {"kueue.x-k8s.io/queue-name": queue} if queue else {}
