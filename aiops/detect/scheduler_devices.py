@@ -6,6 +6,7 @@ The scheduler says only "cannot allocate all claims"; which devices there are, a
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,7 +35,8 @@ class _Stock:
 
 
 def detect_devices(cluster: Cluster, quotes: Quotes) -> list[Finding]:
-    """``sched.claims`` (ROOT; field ``why``: ``no_slices``, ``no_class``, ``tainted``, ``busy``, ``mixed`` or ``selector``),
+    """``sched.claims`` (ROOT; field ``why``: ``no_slices``, ``no_class``, ``tainted``, ``busy``, ``too_many``, ``mixed`` or
+    ``selector``),
     ``sched.device_tainted`` (CONTEXT), ``sched.compute_domain``, ``sched.clique_split`` and ``sched.bind_failed``."""
     stock = _stock(cluster)
     return [
@@ -89,7 +91,7 @@ def _claims(cluster: Cluster, stock: _Stock, quotes: Quotes) -> Iterator[Finding
         waiting = [pod for pod in users.get((claim.namespace or "", claim.name), ()) if pod.unscheduled]
         if mapping(claim.body, "status", "allocation") or not waiting:
             continue
-        why, numbers, said = _why(cluster, claim, stock)
+        why, numbers, said = _why(cluster, claim, stock, _closed_nodes(cluster, waiting[0]))
         if why == "selector" and _asks_twice(cluster, waiting[0], stock):
             why = "mixed"
             said += f". The pod also asks for {waiting[0].gpus} GPUs as nvidia.com/gpu, and no node offers GPUs in both ways"
@@ -106,6 +108,17 @@ def _claims(cluster: Cluster, stock: _Stock, quotes: Quotes) -> Iterator[Finding
             quotes.object(claim, "devices are asked for, none is allocated", NO_TIME, "deviceClassName", "Device Class")
         )
         yield group.finding(f"Claim {claim.name} of {gang.id} gets no device: {said}")
+
+
+def _closed_nodes(cluster: Cluster, pod: Pod) -> set[str]:
+    """Nodes that the pod may not use, whatever devices they have: cordoned, or of other labels than it selects."""
+    selector = mapping(pod.body, "spec", "nodeSelector")
+    return {
+        item.name
+        for item in cluster.objects.get("Node", ())
+        if mapping(item.body, "spec").get("unschedulable") is True
+        or any(mapping(item.body, "metadata", "labels").get(key, value) != value for key, value in selector.items())
+    }
 
 
 def _asks_twice(cluster: Cluster, pod: Pod, stock: _Stock) -> bool:
@@ -131,10 +144,19 @@ def _users(cluster: Cluster) -> dict[tuple[str, str], list[Pod]]:
         names |= {text(entry, "resourceClaimName") for entry in mappings(pod.body, "status", "resourceClaimStatuses")}
         for name in sorted(names - {""}):
             found.setdefault((pod.namespace, name), []).append(pod)
+    # a described pod does not name its claims, but a claim made for a pod names it
+    for claim in cluster.objects.get("ResourceClaim", ()):
+        for owner in mappings(claim.body, "metadata", "ownerReferences"):
+            maker = cluster.pods.get((claim.namespace or "", text(owner, "name")))
+            using = found.setdefault((claim.namespace or "", claim.name), [])
+            if text(owner, "kind") == "Pod" and maker is not None and maker not in using:
+                using.append(maker)
     return found
 
 
-def _why(cluster: Cluster, claim: KubernetesObject, stock: _Stock) -> tuple[str | None, dict[str, int], str]:
+def _why(
+    cluster: Cluster, claim: KubernetesObject, stock: _Stock, closed: set[str]
+) -> tuple[str | None, dict[str, int], str]:
     classes = {item.name: item for item in cluster.objects.get("DeviceClass", ())}
     for request in mappings(claim.body, "spec", "devices", "requests"):
         exact = mapping(request, "exactly") or request
@@ -149,6 +171,9 @@ def _why(cluster: Cluster, claim: KubernetesObject, stock: _Stock) -> tuple[str 
             if not stock.devices and not classes:
                 return None, {}, ""
             return "no_slices", {}, f"driver {driver} has published no device (no ResourceSlice)"
+        devices = [key for key in devices if text(stock.devices[key].body, "spec", "nodeName") not in closed]
+        if not devices:
+            return None, {}, ""
         tainted = [key for key in devices if key in stock.tainted]
         taken = [key for key in devices if key in stock.allocated]
         free = [key for key in devices if key not in stock.tainted and key not in stock.allocated]
@@ -156,9 +181,19 @@ def _why(cluster: Cluster, claim: KubernetesObject, stock: _Stock) -> tuple[str 
         said = f"of {amount(len(devices), 'device')} of {driver} {len(taken)} are allocated and {len(tainted)} tainted"
         if len(free) >= wanted:
             return "selector", numbers, f"{said}; {len(free)} are free, but not for this claim"
+        most = _most_together(stock, devices)
+        if wanted > most:
+            return "too_many", numbers, f"{wanted} are asked for, and no node has more than {most} of {driver}"
         why = "tainted" if len(free) + sum(key not in stock.allocated for key in tainted) >= wanted else "busy"
         return why, numbers, f"{said}; {wanted} are asked for"
     return None, {}, ""
+
+
+def _most_together(stock: _Stock, devices: list[Device]) -> int:
+    """Devices that one node offers at most; those that are bound to no node count together."""
+    places = Counter(text(stock.devices[key].body, "spec", "nodeName") for key in devices)
+    anywhere = places.pop("", 0)
+    return max(places.values(), default=0) + anywhere
 
 
 def _driver_of(device_class: KubernetesObject | None, name: str) -> str:

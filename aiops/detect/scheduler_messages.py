@@ -65,6 +65,7 @@ PLACEMENT_WORDS = {
     "cordoned": "the nodes are cordoned",
     "gang": "the gang is not complete",
     "queue": "its queue does not work",
+    "uncovered": "its queue has no quota for a resource that it asks for",
     "overused": "the scheduler counts the cluster as overused",
     "other": "see message",
 }
@@ -82,8 +83,9 @@ _MISSING = re.compile(r"insufficient unused quota for (\S+) in flavor ([\w.-]+),
 _BORROWING = re.compile(r"borrowing limit for (\S+) in flavor ([\w.-]+) exceeded")
 _FLAVOR_FIT = re.compile(
     r"untolerated taint \{[^}]*\} in flavor|flavor \S+ doesn't match node affinity|"
-    r"flavor \S+ not found|resource \S+ unavailable in ClusterQueue"
+    r"flavor \S+ not found"
 )
+_UNCOVERED = re.compile(r"resource (\S+) unavailable in ClusterQueue")
 # Workload controller and scheduler: a queue that cannot admit anything, whatever is free.
 _QUEUE = re.compile(
     r"(?:(?P<kind>LocalQueue|ClusterQueue) (?P<name>\S+) "
@@ -97,7 +99,7 @@ class KueueRefusal:
     """Why Kueue holds a workload, as its message tells."""
 
     why: str
-    """``infeasible``, ``quota``, ``taint``, ``selector``, ``topology``, ``queue`` or ``other``."""
+    """``infeasible``, ``quota``, ``taint``, ``selector``, ``uncovered``, ``topology``, ``queue`` or ``other``."""
     pod_set: str | None = None
     resource: str | None = None
     flavor: str | None = None
@@ -134,6 +136,9 @@ def kueue_refusal(message: str) -> KueueRefusal:
             return KueueRefusal("quota", name or None, match[1], match[2])
     if "topology" in message and ("doesn't allow to fit" in message or "allows to fit only" in message):
         return KueueRefusal("topology")
+    for name, reasons in sets or [("", message)]:
+        if match := _UNCOVERED.search(reasons):
+            return KueueRefusal("uncovered", name or None, match[1])
     if match := _FLAVOR_FIT.search(message):
         return KueueRefusal("taint" if "taint" in match[0] else "selector")
     return KueueRefusal("quota" if "insufficient" in message and "quota" in message else "other")

@@ -137,7 +137,7 @@ def _refusal(reason: str, message: str) -> KueueRefusal:
     # The message adds numbers, and tells infeasible requests from busy queues where the reason does not.
     if why is None or why == told.why or (why == "quota" and told.why == "infeasible"):
         return told
-    if why == "selector" and told.why in ("taint", "selector"):
+    if why == "selector" and told.why in ("taint", "selector", "uncovered"):
         return told
     return replace(told, why=why)
 
@@ -150,9 +150,11 @@ def _refused(
         group = _group(cluster, groups, sign, gang_id, reason=reason)
         group.fields.update(_numbers(cluster, gang_id, refusal, item))
         group.name = group.fields.get("cluster_queue") or group.name
-    elif refusal.why in ("taint", "selector", "topology", "queue"):
+    elif refusal.why in ("taint", "selector", "uncovered", "topology", "queue"):
         group = _group(cluster, groups, "sched.unschedulable", gang_id, why=refusal.why, reason=reason, reasons={})
         group.name = refusal.queue or group.name
+        if refusal.why == "uncovered":
+            group.fields.update(resource=refusal.resource, pod_set=refusal.pod_set)
     else:
         group = _group(cluster, groups, "sched.pending", gang_id, reason=reason)
         group.role, group.severity = Role.CONTEXT, Severity.INFO
@@ -420,6 +422,13 @@ def _preempted_text(group: Group) -> str:
     return f"{group.job} was preempted{by}{rank}{gpus}{chain}"
 
 
+def _why(group: Group) -> str:
+    if group.fields.get("resource"):
+        asks = f", which its pod set {group.fields['pod_set']} asks for" if group.fields.get("pod_set") else ""
+        return f"its queue has no quota for {group.fields['resource']}{asks}"
+    return PLACEMENT_WORDS[group.fields["why"]]
+
+
 def _plain(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
@@ -427,7 +436,7 @@ def _plain(value: Any) -> str:
 _TEXTS: dict[str, Any] = {
     "sched.quota": _quota_text,
     "sched.gang_infeasible": _infeasible_text,
-    "sched.unschedulable": lambda group: f"{group.job} is not admitted: {PLACEMENT_WORDS[group.fields['why']]}",
+    "sched.unschedulable": lambda group: f"{group.job} is not admitted: {_why(group)}",
     "sched.pending": lambda group: f"{group.job} waits in its queue ({group.fields['reason'] or 'no reason given'})",
     "sched.preempted": lambda group: _preempted_text(group),
     "sched.pods_ready_timeout": lambda group: f"{group.job} was admitted, but its pods were not ready in time",

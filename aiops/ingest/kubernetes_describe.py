@@ -35,6 +35,8 @@ _LISTS = frozenset(
 )  # fmt: skip
 """Fields that hold a list of mappings: one with a single item looks like a mapping."""
 _MAPS = frozenset({"limits", "requests", "nodeSelector", "labels", "annotations", "matchLabels", "matchAttributes"})
+_OF_CLAIMS = frozenset({"requests", "results", "constraints", "config"})
+"""What a claim says of its devices; those of a ResourceSlice are a list."""
 _FAILED_BY = (
     "BackoffLimitExceeded",
     "DeadlineExceeded",
@@ -385,10 +387,15 @@ def _value(entry: _Entry) -> Any:
             items.append({})
         items[-1][key] = _value(item)
         last = key
-    if len(items) > 1 or (
-        name in _LISTS and not (name in _MAPS and all(isinstance(v, str) for v in items[0].values()))
-    ):
-        return items
-    if name == "resources" and "name" in items[0]:
+    if len(items) == 1 and name in _LISTS and _is_map(name, items[0]):
+        return items[0]
+    if len(items) > 1 or name in _LISTS or (name == "resources" and "name" in items[0]):
         return items
     return items[0]
+
+
+def _is_map(name: str, item: dict[str, Any]) -> bool:
+    """True if a field that holds a list elsewhere is a mapping here."""
+    if name == "devices":
+        return not item.keys().isdisjoint(_OF_CLAIMS)
+    return name in _MAPS and all(isinstance(value, str) for value in item.values())

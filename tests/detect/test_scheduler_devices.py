@@ -78,6 +78,25 @@ def test_why_a_claim_waits(tmp_path: Path, objects: list[dict[str, Any]], why: s
     assert found.fields.items() >= numbers.items()
 
 
+def test_more_devices_than_any_node_has(tmp_path: Path) -> None:
+    objects = [GPU_CLASS, claim("want", count=3), waiting(), slice_of("gpu.nvidia.com", "gpu-0", "gpu-1")]
+    found = one(load(tmp_path, listing(*objects)), "sched.claims")
+    assert found.fields["why"] == "too_many" and "no node has more than 2" in found.text
+
+
+def test_devices_of_nodes_that_the_pod_may_not_use_do_not_count(tmp_path: Path) -> None:
+    there = slice_of("gpu.nvidia.com", "gpu-0")
+    elsewhere = slice_of("gpu.nvidia.com", "gpu-7")
+    elsewhere["metadata"]["name"] = "n2"
+    elsewhere["spec"].update(nodeName="n2", pool={"name": "n2", "generation": 1, "resourceSliceCount": 1})
+    picky = waiting()
+    picky["spec"]["nodeSelector"] = {"pool": "h200"}
+    nodes = [node("n1"), node("n2")]
+    nodes[0]["metadata"]["labels"], nodes[1]["metadata"]["labels"] = {"pool": "h200"}, {"pool": "cpu"}
+    objects = [GPU_CLASS, claim("want"), picky, there, elsewhere, claim("b", "gpu-0"), *nodes]
+    assert one(load(tmp_path, listing(*objects)), "sched.claims").fields["why"] == "busy"
+
+
 def test_claims_that_wait_because_all_devices_are_in_use_do_not_blame_the_driver(tmp_path: Path) -> None:
     objects = [slice_of("gpu.nvidia.com", "gpu-0"), claim("b", "gpu-0"), claim("want"), waiting()]
     assert one(load(tmp_path, listing(GPU_CLASS, *objects)), "sched.unschedulable").fields["why"] == "insufficient"
