@@ -42,8 +42,18 @@ _READERS = {
 
 
 @contextlib.contextmanager
-def open_case(paths: Sequence[str | Path], settings: Settings, progress: Progress = silent) -> Iterator[Case]:
+def open_case(
+    paths: Sequence[str | Path],
+    settings: Settings,
+    progress: Progress = silent,
+    *,
+    leave_out: Sequence[str] = (),
+    job: str | None = None,
+) -> Iterator[Case]:
     """Read everything below ``paths`` into a case; unpacked archives are deleted when the context ends.
+
+    ``leave_out`` are names of files that are not read, or of folders (with ``/`` at the end); the output of programs that is
+    read belongs to ``job``, if that is given and ``case.yaml`` says nothing else.
 
     Raises:
         InputError: a path is missing or unreadable, nothing below it can be used, or its ``case.yaml`` is wrong.
@@ -52,7 +62,10 @@ def open_case(paths: Sequence[str | Path], settings: Settings, progress: Progres
     with tempfile.TemporaryDirectory(prefix="aiops-") as directory:
         case = Case(root=", ".join(names))
         spool = Spool(Path(directory), settings.limits)
-        find_sources(case, spool, names, progress)
+        find_sources(case, spool, names, progress, leave_out)
+        for source in case.sources:
+            if source.kind == "training":
+                source.job = source.job or job
         case.coverage.problems += spool.problems
         case.coverage.skipped_files = spool.skipped
         _require_content(case, names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -51,7 +52,7 @@ class _Found:
     seen: Seen | None = None
 
 
-def find_sources(case: Case, spool: Spool, names: list[str], progress: Progress) -> None:
+def find_sources(case: Case, spool: Spool, names: list[str], progress: Progress, leave_out: Sequence[str] = ()) -> None:
     """Fill ``case.sources``, in an order that names do not change, and what ``case.yaml`` states of them.
 
     Raises:
@@ -59,7 +60,11 @@ def find_sources(case: Case, spool: Spool, names: list[str], progress: Progress)
     """
     facts = facts_of(case)
     plain: list[tuple[str, Path]] = []
+    others = frozenset(leave_out)
+    folders = tuple(name for name in leave_out if name.endswith("/"))
     for name, path in spool.find(names):
+        if name in others or name.startswith(folders):
+            continue
         if is_case_yaml(name) and not facts.declared.path:
             facts.declared = read_case_yaml(path, name)
         else:
@@ -69,7 +74,7 @@ def find_sources(case: Case, spool: Spool, names: list[str], progress: Progress)
     found: list[_Found] = []
     same: dict[str, str] = {}
     for name, path in with_logs(plain, spool):
-        if name in parts:
+        if name in parts or name in others:
             continue
         try:
             item = _look(case, spool, facts, name, path, same)

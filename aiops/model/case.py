@@ -34,7 +34,7 @@ class Source:
     """The one rank that the content says it comes from."""
     pod: str | None = None
     job: str | None = None
-    """The job that ``case.yaml`` says it belongs to."""
+    """The job that it is stated to belong to."""
     lines: int = 0
     digest: str = ""
     """Short content hash; gives an order that does not depend on names."""

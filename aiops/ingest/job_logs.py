@@ -1,0 +1,116 @@
+"""Which files of a case are the output of which job, where several jobs that share no node were collected together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from aiops.ingest.kubernetes_owners import direct_gang
+from aiops.model.case import Case, Source
+
+MOST_JOBS = 8
+"""More jobs than these are no incident any more: ``aiops triage`` is made for that."""
+_OUTPUT_OF = re.compile(r"^(?:slurm|job)[-_](\d{2,12}(?:_\d{1,6})?)(?=[._-]|$)")
+_NUMBER = re.compile(r"(?<![A-Za-z0-9])(\d{2,12}(?:_\d{1,6})?)(?![A-Za-z0-9])")
+_BATCH = frozenset(
+    {
+        "Job",
+        "JobSet",
+        "TrainJob",
+        "PyTorchJob",
+        "MPIJob",
+        "TFJob",
+        "JAXJob",
+        "PaddleJob",
+        "RayJob",
+        "PodGroup",
+        "Workload",
+    }
+)
+"""Owners whose pods start and end together; a service beside them is no job of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobFiles:
+    """One of several jobs in a case."""
+
+    job: str
+    logs: int
+    """Files of output."""
+    others: tuple[str, ...]
+    """What only other jobs have: names of files, and folders with ``/`` at their end."""
+
+
+def files_of_jobs(case: Case) -> list[JobFiles]:
+    """The jobs whose output lies in the case, by id; empty unless there are several that share no node.
+
+    A job and its next try share nodes, and what went wrong may be told by both together: they stay one case.
+    """
+    pods = _pods(case)
+    logs: dict[str, list[Source]] = {}
+    for source in case.sources:
+        if source.kind == "training" and (job := _job_of(source, case, pods)):
+            logs.setdefault(job, []).append(source)
+    if not 1 < len(logs) <= MOST_JOBS:
+        return []
+    nodes = {job: _nodes(case, job, sources) for job, sources in logs.items()}
+    if not all(nodes.values()) or sum(map(len, nodes.values())) > len(set().union(*nodes.values())):
+        return []
+    own = {job: _own(case, job, logs, nodes) for job in logs}
+    return [
+        JobFiles(job, len(logs[job]), tuple(sorted(set().union(*(own[other] for other in own if other != job)))))
+        for job in sorted(logs)
+    ]
+
+
+def _pods(case: Case) -> dict[str, str]:
+    """Name of a pod -> the batch job that it belongs to."""
+    found = {}
+    for item in case.objects:
+        if item.kind == "Pod" and (gang := direct_gang(item.body, "Pod")) is not None and gang.kind in _BATCH:
+            found[item.name] = gang.id
+    return found
+
+
+def _job_of(source: Source, case: Case, pods: dict[str, str]) -> str | None:
+    if source.job:
+        return source.job
+    file = re.split(r"[/!]", source.name)[-1]
+    if job := pods.get(source.pod or "") or pods.get(file.rsplit(".", 1)[0]):
+        return job
+    known = {job.id for job in case.jobs}
+    told: set[str] = {number for number in _NUMBER.findall(file) if number in known}
+    if len(told) == 1:
+        return told.pop()
+    output = _OUTPUT_OF.match(file)
+    return str(output[1]) if output else None
+
+
+def _nodes(case: Case, job: str, sources: list[Source]) -> set[str]:
+    """Nodes that the job's records, or its own output, name."""
+    numbers = {source.index for source in sources}
+    found = {event.node for event in case.events if event.node and event.source in numbers}
+    return found | {node for known in case.jobs if job in (known.id, known.fields.get("gang")) for node in known.nodes}
+
+
+def _own(case: Case, job: str, logs: dict[str, list[Source]], nodes: dict[str, set[str]]) -> set[str]:
+    """Files and folders that are this job's alone: its output, its nodes' logs, and folders with no other job's output."""
+    mine = {source.name for source in logs[job]}
+    found = set(mine) | {source.name for source in case.sources if source.node in nodes[job]}
+    foreign = [source.name for other, sources in logs.items() if other != job for source in sources]
+    for name in mine:
+        top = next((folder for folder in _folders(name) if not _below(folder, foreign)), None)
+        if top is not None:
+            found.add(top)
+    return found
+
+
+def _folders(name: str) -> Iterable[str]:
+    """The folders of a file, outermost first, each with ``/`` at its end."""
+    for match in re.finditer(r"/", name):
+        yield name[: match.end()]
+
+
+def _below(folder: str, names: Iterable[str]) -> bool:
+    return any(name.startswith(folder) for name in names)
