@@ -29,7 +29,8 @@ UNDECIDED = frozenset({"unk.none", "nccl.timeout_unattributed"})
 """Classes that say that the evidence does not tell."""
 
 LAST_ERROR = "log.last_error"
-"""An unknown error at the end of a log: no cause, but a run that nobody saw succeed is not called healthy."""
+TWICE = 2.0
+"""Steps that take so many times as long as before, until the log ends, are more than a busy hour."""
 
 
 def correlate(case: Case, findings: list[Finding], catalog: Catalog) -> list[IncidentDraft]:
@@ -43,7 +44,7 @@ def correlate(case: Case, findings: list[Finding], catalog: Catalog) -> list[Inc
         failed = False
     elif not failed:
         hypotheses = [h for h in hypotheses if h.score >= ENOUGH and h.failure.id not in UNDECIDED]
-    if not hypotheses and (failed or (not succeeded and any(f.sign == LAST_ERROR for f in findings))):
+    if not hypotheses and (failed or (not succeeded and any(map(_unhealthy, findings)))):
         hypotheses = _nobody_knows(findings, scope, catalog)
     if not hypotheses:
         return []
@@ -77,10 +78,17 @@ def correlate(case: Case, findings: list[Finding], catalog: Catalog) -> list[Inc
     return [first, *_others(hypotheses, [best, *twins], in_job, scope, case)]
 
 
+def _unhealthy(finding: Finding) -> bool:
+    """No cause, but a run that shows it and that nobody saw succeed is not called healthy: an unknown error at the end of its
+    log, or steps that stay far slower than before."""
+    slow = finding.sign == "train.slow" and float(finding.fields.get("ratio", 0.0)) >= TWICE
+    return slow or finding.sign == LAST_ERROR
+
+
 def _nobody_knows(findings: list[Finding], scope: JobScope, catalog: Catalog) -> list[Hypothesis]:
     """The job failed or cannot start, and no sign of a cause is there: say so, with what shows it."""
     failure = catalog.failures.get("unk.none")
-    shown = [f for f in findings if in_scope(f, scope) and (shows_failure(f) or f.sign == LAST_ERROR)]
+    shown = [f for f in findings if in_scope(f, scope) and (shows_failure(f) or _unhealthy(f))]
     if failure is None or not shown:
         return []
     shown.sort(
@@ -89,8 +97,8 @@ def _nobody_knows(findings: list[Finding], scope: JobScope, catalog: Catalog) ->
     hypothesis = Hypothesis(failure, Suspect("unknown", job=scope.job), shown[:3], explained=shown[3:])
     waits = all(f.sign == "sched.unschedulable" for f in shown)
     what = "the job does not start" if waits else "the job failed"
-    if all(f.sign == LAST_ERROR for f in shown):
-        what = "the run may have failed"
+    if all(map(_unhealthy, shown)):
+        what = "the run may have failed" if any(f.sign == LAST_ERROR for f in shown) else "the run became slow"
     hypothesis.terms.append(Term("sign", 1.0, f"{what} and nothing says why: {shown[0].text}", (shown[0].id,)))
     return [hypothesis]
 

@@ -80,11 +80,15 @@ def recommend(case: Case, incident: IncidentDraft, catalog: Catalog, settings: S
     loops = incident.best.failure.id == "sch.crash_loop"
     if now.running and not loops and not set(now.nodes) & set(nodes):
         verdict, why = "not_needed", f"The job already runs again{f' on {_listing(now.nodes)}' if now.nodes else ''}."
+    elif all(finding.sign == "train.slow" for finding in best.causes):
+        verdict, why = "not_needed", "Nothing shows that the job ended: it goes on, slower than before."
     elif now.queued and verdict == "same_nodes":
         why = "The scheduler has already put the job back into the queue."
     facts = _facts(incident, choice, nodes)
     actions: list[PlannedAction] = []
     for step in _steps(catalog, incident, nodes):
+        if verdict == "not_needed" and step.action in _RESTART:
+            continue
         if step.action in _RESTART and (now.running or (now.queued and step.action != "requeue_excluding_node")):
             continue
         if not all(_holds(need, facts) for need in step.needs):

@@ -10,6 +10,7 @@ from aiops.detect.shards import detect as detect_shards
 from aiops.detect.stragglers import detect as detect_stragglers
 from aiops.ingest import open_case
 from aiops.model.finding import Finding
+from aiops.pipeline import analyze_paths
 
 
 def slow(folder: Path, text: str) -> list[Finding]:
@@ -95,3 +96,12 @@ def test_one_slow_step_at_the_end_is_no_straggler(tmp_path: Path) -> None:
     times = {rank: [100.0] * 400 for rank in range(4)}
     times[2] = [*[100.0] * 395, *[300.0] * 5]
     assert slow(tmp_path, steps(times)) == []
+
+
+def test_a_job_that_runs_on_twice_as_slow_is_not_called_healthy(tmp_path: Path) -> None:
+    times = {rank: [100.0 if step < 240 else 250.0 for step in range(300)] for rank in range(4)}
+    (tmp_path / "train.log").write_text(steps(times, "[rank{rank}] step={step} loss=2.1 step_time={ms}s"))
+    report = analyze_paths([tmp_path])
+    assert report.verdict == "inconclusive" and "instead of" in report.incidents[0].narrative.text
+    assert report.incidents[0].requeue.verdict == "not_needed"
+    assert [action.action for action in report.incidents[0].actions] == ["investigate"]
