@@ -16,11 +16,13 @@ _RANK_PATH = re.compile(
     r"(?:^|[/_.-])(?:rank|global_rank)[_.-]?(\d{1,6})(?=[/_.-]|$)|attempt_\d+/(\d{1,6})/std(?:err|out)"
 )
 _NAME_WORDS = re.compile(
-    r"^(?:kern(?:el)?|dmesg|messages?|syslog|journal(?:ctl)?|log|logs|txt|out|err|json|gz|host|node|var|system)$"
+    r"^(?:kern(?:el)?|dmesg|messages?|syslog|journal(?:ctl)?|log|logs|txt|out|err|json|gz|host|node|var|system|console|serial)$"
 )
 _TREE = re.compile(r"(?:^|[/!])sosreport-([A-Za-z][\w.-]*?)-(?:\d+-)?\d{4}-\d\d-\d\d|(?:^|[/!])nodes/([\w.-]+)/")
 _LABEL = re.compile(r"\d{1,5}: ")
 _UNAME = re.compile(rb"(?:^|\n)(?:uname: )?Linux ([\w.-]{1,253}) \d+\.\d+")
+_LOGIN = re.compile(rb"(?:^|\n)(\w[\w.-]{0,252}) login: ")
+"""What getty writes on a serial console; kernel lines follow on the same line."""
 _CLOCK_SET = re.compile(
     rb"\[ *(\d{1,10}\.\d{1,9})\][^\n]{0,80}(?:setting system clock to [^\n(]{10,40}\((\d{10})\)"
     rb"|audit: type=\d+ audit\((\d{10}\.\d{3}):)"
@@ -79,6 +81,11 @@ def _weak_host(source: Source, position: int, head: bytes, facts: Facts) -> None
         source.node = uname[1].decode()
         facts.node_why[position] = "the output of uname in it"
         return
+    prompts = {name.decode() for name in _LOGIN.findall(head)}
+    if len(prompts) == 1 and is_host_name(prompt := prompts.pop()):
+        source.node = prompt
+        facts.node_why[position] = "the login prompt of its console"
+        return
     tree = _TREE.search(source.name)
     name = (tree[1] or tree[2]) if tree else host_in_name(source.name)
     if name and is_host_name(name):
@@ -116,7 +123,9 @@ def hosts_of_trees(sources: list[Source], facts: Facts) -> None:
     if not named:
         return
     for position, source in enumerate(sources):
-        certain = facts.node_why.get(position, "").startswith(("the only", "the output", "case.yaml", "its records"))
+        certain = facts.node_why.get(position, "").startswith(
+            ("the only", "the output", "the login", "case.yaml", "its records")
+        )
         if source.kind != "kernel" or certain:
             continue
         tops = [top for top in named if source.name.startswith(top)]
