@@ -9,6 +9,7 @@ from statistics import median
 
 from aiops.catalog.model import Catalog
 from aiops.detect.evidence import evidence_rows, known, quotes
+from aiops.detect.signals import finding_of
 from aiops.model.case import Case
 from aiops.model.event import NO_TIME, Event, Severity
 from aiops.model.finding import Finding, Role
@@ -36,7 +37,12 @@ class _Local:
 def detect(case: Case, catalog: Catalog) -> list[Finding]:
     """``num.local_nonfinite`` (the own value of one rank is not finite while others' are; fields ``step``) and
     ``num.local_outlier`` (it lies far above its peers' again and again; fields ``step`` of the first, ``times``). Both are
-    ROOT and of one rank."""
+    ROOT and of one rank. ``num.nan_check``, a check of the framework that failed, with ``single`` if one node alone failed it.
+    """
+    return [*_own_values(case), *_checks(case, catalog)]
+
+
+def _own_values(case: Case) -> list[Finding]:
     values = [value for event in evidence_rows(case, "num.local_value") if (value := _read(event)) is not None]
     tracks: dict[int, list[_Local]] = {}
     for value in values:
@@ -44,6 +50,37 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
     if len(tracks) < _PEERS + 1:
         return []
     return [*_nonfinite(case, tracks), *_outliers(case, tracks)]
+
+
+def _checks(case: Case, catalog: Catalog) -> list[Finding]:
+    """One finding of the check at the first step that failed it.
+
+    Ranks of one tensor or pipeline group share their activations, so that several of them fail the check together. On one
+    node that is still one origin; on several nodes, or on every rank that is known, nothing speaks against a GPU.
+    """
+    signal, events = catalog.by_id.get("num.nan_check"), evidence_rows(case, "num.nan_check")
+    if signal is None or not events:
+        return []
+    steps = [int(step[1]) if (step := _STEP.search(event.text)) else None for event in events]
+    first = min((step for step in steps if step is not None), default=None)
+    events = [event for event, step in zip(events, steps, strict=True) if step in (None, first)]
+    ranks = {event.rank for event in events if event.rank is not None}
+    nodes = {event.node or _node(case, event.rank) for event in events} - {None}
+    others = (set(case.topology.ranks) | {source.rank for source in case.sources if source.rank is not None}) - ranks
+    single = len(ranks) < 2 or (len(nodes) == 1 and bool(others))
+    finding = finding_of(case, signal, events)
+    finding.fields = {**finding.fields, "single": single}
+    if len(ranks) > 1:
+        finding.rank = finding.gpu = finding.pci = finding.uuid = None
+        finding.text = f"A check found non-finite values on {len(ranks)} ranks before the values were shared"
+    if not single:
+        finding.node = None
+    return [finding]
+
+
+def _node(case: Case, rank: int | None) -> str | None:
+    place = case.topology.ranks.get(rank) if rank is not None else None
+    return place.node if place else None
 
 
 def _read(event: Event) -> _Local | None:
