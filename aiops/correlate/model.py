@@ -105,7 +105,7 @@ class JobScope:
     elsewhere: frozenset[str] = frozenset()
     """Nodes that are known to serve other jobs, for a job that was asked for by name and has no nodes yet."""
     other_files: frozenset[str] = frozenset()
-    """Names of the files that ``case.yaml`` gives to other jobs."""
+    """Names of the files that are known to be those of other jobs."""
     asked: bool = False
     """The job is known because accounting or ``scontrol`` was asked for it by its id."""
     eligible: frozenset[str] | None = None

@@ -8,25 +8,10 @@ from typing import Any
 
 from aiops.correlate.model import JobScope
 from aiops.detect.scheduler_slurm_places import node_states, nodes_of_choice, waits_for_a_limit
+from aiops.ingest.outputs import judged, went_wrong
 from aiops.model.case import Case, Job
 from aiops.model.event import NO_TIME, Severity
 from aiops.model.finding import Finding, Role
-
-_BAD_STATES = (
-    "FAILED",
-    "NODE_FAIL",
-    "TIMEOUT",
-    "OUT_OF_ME",
-    "PREEMPTED",
-    "CANCELLED",
-    "BOOT_FAIL",
-    "DEADLINE",
-    "Failed",
-    "Pending",
-    "PENDING",
-    "Evicted",
-    "Suspended",
-)
 
 
 def find_scope(case: Case) -> JobScope:
@@ -159,6 +144,8 @@ def _choose(case: Case, nodes: set[str], pods: set[str]) -> Job | None:
     jobs = [job for job in case.jobs if job.kind != "NodeSet" or all(other.scheduler != "slurm" for other in case.jobs)]
     if not jobs:
         return None
+    if (chosen := judged(case)) is not None:
+        return chosen
     logged = _logged_job(case)
     wanted = logged or _asked(case)
     for job in jobs:
@@ -176,8 +163,7 @@ def _choose(case: Case, nodes: set[str], pods: set[str]) -> Job | None:
     def weight(job: Job) -> tuple[int, int, int, int, str]:
         shared = len(nodes & set(job.nodes))
         named = sum(1 for pod in pods if job.name and pod.startswith(job.name))
-        bad = any((job.state or "").startswith(state) for state in _BAD_STATES)
-        return (named, shared, int(bad), job.ended if job.ended != NO_TIME else 0, job.id)
+        return (named, shared, int(went_wrong(job)), job.ended if job.ended != NO_TIME else 0, job.id)
 
     return max(jobs, key=weight)
 
@@ -194,8 +180,8 @@ _OUTPUT_OF = re.compile(r"(?:^|[/!_.-])(?:slurm|job)[-_](\d{2,12})(?=[._-]|$)")
 def _logged_job(case: Case) -> str | None:
     """The job that the output is stated to belong to, else the one that it names, else that of the output file's name."""
     stated = {source.job for source in case.sources if source.kind == "training" and source.job}
-    if len(stated) == 1:
-        return next(iter(stated))
+    if stated:
+        return next(iter(stated)) if len(stated) == 1 else None
     kinds = {source.index: source.kind for source in case.sources}
     for event in case.events:
         if event.signal == "slurm.step_cancelled" and kinds.get(event.source) == "training":

@@ -8,6 +8,7 @@ Signs and their roles:
   ``metric.row_remap_failure`` needs a new GPU: root.
 - ``metric.xid`` the gauge changed (root; XID 43 and 45 echo) or shows an old value (context).
 - ``metric.thermal_throttle``, ``metric.power_brake``, ``metric.clock_low`` slower than the peers: root.
+  ``metric.clock_drop`` all GPUs of the fleet or of a node slower than before under the same load: root.
 - ``metric.pcie_replay``, ``metric.pcie_width``, ``metric.nvlink_errors`` links: root.
 - ``metric.gpu_absent`` stops answering while its node's others answer: root; context if it came back.
 - ``metric.fabric_wait`` pause frames or congestion notifications rise on most nodes together: root.
@@ -17,6 +18,8 @@ Signs and their roles:
   for a reset, a reboot or a drain: echo. ``metric.sram_threshold`` root if new. ``metric.banks_left`` and
   ``metric.retired_pages`` few spares are left: context.
 - ``net.link_down``, ``net.link_flap``, ``metric.port_errors``, ``metric.port_slow`` InfiniBand ports: root.
+- ``sched.node_fail``, ``sched.oom_killed``, ``sched.evicted``, ``sched.image_pull``, ``sched.container_setup`` told by
+  kube-state-metrics.
 - ``metric.gap`` a node or the fleet gave no samples for a while: context. ``host.disk_full`` no space is left: root.
 - ``metric.outlier`` does persistently less than its peers in the same job: context.
 - ``metric.fb_full`` memory full: context. ``metric.fb_drop`` memory released before the others did: echo.
@@ -42,6 +45,7 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
         return []
     from aiops.detect import (
         metrics_activity,
+        metrics_clock_drop,
         metrics_clocks,
         metrics_gaps,
         metrics_links,
@@ -50,6 +54,7 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
         metrics_state,
         metrics_xid,
     )
+    from aiops.detect.metrics_cluster import cluster_states
     from aiops.detect.metrics_evidence import Proof
     from aiops.detect.metrics_fabric import congestion
     from aiops.detect.metrics_frame import frames
@@ -57,7 +62,16 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
     from aiops.detect.metrics_ports import port_faults
 
     proof = Proof(case)
-    rules = (metrics_memory, metrics_xid, metrics_clocks, metrics_links, metrics_activity, metrics_state, metrics_gaps)
+    rules = (
+        metrics_memory,
+        metrics_xid,
+        metrics_clocks,
+        metrics_clock_drop,
+        metrics_links,
+        metrics_activity,
+        metrics_state,
+        metrics_gaps,
+    )
     found: list[Finding] = []
     for frame in frames(case):
         here = [finding for rule in rules for finding in rule.find(frame, proof)]
@@ -68,4 +82,5 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
         *memory_leak(case, proof),
         *full_disks(case, proof),
         *port_faults(case, proof),
+        *cluster_states(case, proof),
     ]

@@ -30,8 +30,15 @@ _SHOWN = (
     "nvlink",
     "GPU_I_ID",
     "xid",
+    "mountpoint",
+    "condition",
+    "status",
+    "reason",
+    "exported_namespace",
+    "namespace",
     "exported_pod",
     "pod",
+    "container",
 )
 """Labels that are quoted; the rest (driver, model, job) is the same for all."""
 
@@ -81,7 +88,10 @@ class MetricsFile:
             moment: UTC ns.
         """
         for name in names:
-            for key in ((name, entity.uuid or "", ""), (name, entity.node or "", str(entity.gpu))):
+            keys = [(name, entity.uuid or "", ""), (name, entity.node or "", str(entity.gpu))]
+            if entity.uuid is None and entity.gpu is None:
+                keys.insert(0, (name, entity.node or "", repr((entity.device, entity.labels))))
+            for key in keys:
                 if key in self._series:
                     return self._in_series(name, *self._series[key], moment)
         return None
@@ -131,6 +141,9 @@ class MetricsFile:
             keys = [(name, entity.node or "", str(entity.gpu))]
             if entity.uuid:
                 keys.append((name, entity.uuid, ""))
+            elif entity.gpu is None:
+                # one host has many series of a name: mounts, conditions, containers
+                keys.append((name, entity.node or "", repr((entity.device, entity.labels))))
         for key in keys:
             places.setdefault(key, (start, len(self._data)))
         return places

@@ -76,15 +76,24 @@ def progress_points(case: Case) -> list[Point]:
     """The progress lines of a case that hold a value, in time order; read once."""
     points = case.memo.get("detect.progress")
     if points is None:
-        points = [
-            point
-            for event in evidence_rows(case, "train.progress")
-            for text in _updates(case, event)
-            if (point := read_point(event, text)) is not None
-        ]
+        points = _points(case, evidence_rows(case, "train.progress"))
         case.memo["detect.progress"] = points
     found: list[Point] = points
     return found
+
+
+def points_aside(case: Case, job: str | None) -> list[Point]:
+    """The progress lines of a job that is not the one judged, in the order of their files."""
+    if job is None:
+        return []
+    rows = case.events.aside("train.progress")
+    return _points(case, [event for event in rows if case.sources[event.source].job == job and not event.quoted])
+
+
+def _points(case: Case, events: list[Event]) -> list[Point]:
+    return [
+        point for event in events for text in _updates(case, event) if (point := read_point(event, text)) is not None
+    ]
 
 
 def _updates(case: Case, event: Event) -> list[str]:

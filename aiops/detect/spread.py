@@ -12,7 +12,7 @@ from statistics import median
 from typing import Any
 
 from aiops.catalog.topology import label_level
-from aiops.detect.progress import progress_points
+from aiops.detect.progress import points_aside, progress_points
 from aiops.ingest.kubernetes_fields import mapping
 from aiops.model.case import Case, Job
 from aiops.model.domains import Domain, DomainTree, Hierarchy
@@ -56,9 +56,13 @@ def spreads(case: Case, findings: list[Finding]) -> list[Finding]:
     for job in case.jobs:
         for hierarchy in (Hierarchy.NVLINK, Hierarchy.NETWORK):
             runs = [
-                (run, placed) for run in _runs(job) if (placed := _placed(tree, hierarchy, run["nodes"])) is not None
+                (run, placed)
+                for run in [*_earlier(case, job), *_runs(job)]
+                if (placed := _placed(tree, hierarchy, run["nodes"])) is not None
             ]
-            if not runs or len(runs[-1][1].domains) <= runs[-1][1].needed:
+            if not runs or runs[-1][0]["nodes"] != _runs(job)[-1]["nodes"]:
+                continue
+            if len(runs[-1][1].domains) <= runs[-1][1].needed:
                 continue
             found.append(_finding(case, job, runs, findings))
     return found
@@ -69,6 +73,20 @@ def _runs(job: Job) -> list[dict[str, Any]]:
     if isinstance(told, tuple) and told:
         return [run for run in told if run.get("nodes")]
     return [{"nodes": job.nodes, "started": job.started, "ended": job.ended}] if job.nodes else []
+
+
+def _earlier(case: Case, job: Job) -> list[dict[str, Any]]:
+    """Runs of the same user's earlier jobs of the same name: the same work, handed in again."""
+    if job.started == NO_TIME or not job.name or not job.fields.get("user"):
+        return []
+    same = [
+        other
+        for other in case.jobs
+        if other.id != job.id
+        and (other.name, other.fields.get("user")) == (job.name, job.fields["user"])
+        and NO_TIME != other.ended <= job.started
+    ]
+    return [{**run, "job": other.id} for other in sorted(same, key=lambda j: (j.started, j.id)) for run in _runs(other)]
 
 
 def _placed(tree: DomainTree, hierarchy: Hierarchy, names: tuple[str, ...]) -> _Spread | None:
@@ -186,7 +204,8 @@ def _step_time(case: Case, run: dict[str, Any]) -> float:
     started, ended = run.get("started", NO_TIME), run.get("ended", NO_TIME)
     if started == NO_TIME:
         return 0.0
-    points = [p for p in progress_points(case) if p.ts >= started and (ended == NO_TIME or p.ts <= ended)]
+    said = [*progress_points(case), *points_aside(case, run.get("job"))]
+    points = [p for p in said if p.ts >= started and (ended == NO_TIME or p.ts <= ended)]
     most = Counter(p.event.rank for p in points).most_common(1)
     points = [p for p in points if most and p.event.rank == most[0][0]]
     times = [p.step_time for p in points if p.step_time]

@@ -21,6 +21,7 @@ from aiops.ingest.identity import join_identities
 from aiops.ingest.kubernetes import read_objects
 from aiops.ingest.linemap import line_map
 from aiops.ingest.metrics import read_metrics
+from aiops.ingest.outputs import keep_one_job
 from aiops.ingest.slurm import read_slurm
 from aiops.ingest.sniff import SCANNED
 from aiops.ingest.spool import Spool
@@ -83,6 +84,7 @@ def open_case(
         read_checkpoints(case)
         _source_times(case)
         _cover(case)
+        keep_one_job(case)
         yield case
 
 

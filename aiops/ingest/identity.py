@@ -7,6 +7,7 @@ from collections import Counter
 
 from aiops.ingest.extract import Pending
 from aiops.ingest.facts import facts_of
+from aiops.ingest.outputs import join_outputs, speakers, urgency
 from aiops.ingest.placement import join_diagnosed_gpus, join_placements
 from aiops.model.case import Case, RankPlace, Topology
 from aiops.model.entity import canonical_pci, is_host_name
@@ -27,7 +28,8 @@ def join_identities(case: Case, pending: Pending) -> None:
     by_pid: dict[tuple[str, int], int] = {}
     worlds: Counter[int] = Counter()
     rows = events.by_signal()
-    for row in rows.get("nccl.init_rank", ()):
+    join_outputs(case)
+    for row in _in_order_of_jobs(case, rows.get("nccl.init_rank", [])):
         event = events[row]
         head = _PROCESS.search(event.text, 0, 400)
         rank, world = int(event.fields["rank"]), int(event.fields["nranks"])
@@ -65,6 +67,15 @@ def join_identities(case: Case, pending: Pending) -> None:
             topology.nodes.setdefault(source.node, set()).add(source.name)
     _declared(case)
     _complete(topology)
+
+
+def _in_order_of_jobs(case: Case, rows: list[int]) -> list[int]:
+    """The rows as they stand, those of the job that will be judged last: of two placements of a rank the later stands."""
+    heard = speakers(case)
+    if len(heard) < 2:
+        return rows
+    order = {job.id: number for number, job in enumerate(sorted(case.jobs, key=urgency), 1)}
+    return sorted(rows, key=lambda row: order.get(case.sources[case.events[row].source].job or "", 0))
 
 
 def _note_comm(

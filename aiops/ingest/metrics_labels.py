@@ -13,6 +13,8 @@ _NODE = tuple(
     for prefix in ("exported_", "")
 )
 """Labels that carry a host name, most telling first. dcgm-exporter 4.5.3 renamed ``Hostname`` to ``hostname``."""
+_OF_OBJECT = ("exported_node", "node")
+"""kube-state-metrics tells of objects: its target labels are about the machine that it runs on itself."""
 _UUID = ("UUID", "uuid", "gpu_uuid", "GPU_UUID")
 _PCI = ("pci_bus_id", "pci_bus", "pci")
 _MODEL = ("modelName", "model_name", "gpu_model")
@@ -33,7 +35,7 @@ def entity_of(name: str, labels: Mapping[str, str], node: str | None) -> SeriesE
     Labels with the prefix ``exported_`` win: without ``honor_labels`` Prometheus puts its own target labels (for
     ``pod`` that is the exporter's pod) into the plain ones.
     """
-    host, used = _node(labels)
+    host, used = _node(labels, _OF_OBJECT if name.startswith("kube_") else _NODE)
     uuid = _first(labels, _UUID)
     if uuid is not None and _BARE_UUID.match(uuid):
         uuid = f"GPU-{uuid}"
@@ -65,8 +67,8 @@ def order(entity: SeriesEntity) -> tuple[str, int, str, str, str, tuple[tuple[st
     return entity.node or "", gpu, entity.uuid or "", entity.pci or "", entity.device or "", entity.labels
 
 
-def _node(labels: Mapping[str, str]) -> tuple[str | None, str | None]:
-    for key in _NODE:
+def _node(labels: Mapping[str, str], keys: tuple[str, ...]) -> tuple[str | None, str | None]:
+    for key in keys:
         host = labels.get(key)
         if not host:
             continue

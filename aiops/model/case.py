@@ -34,7 +34,7 @@ class Source:
     """The one rank that the content says it comes from."""
     pod: str | None = None
     job: str | None = None
-    """The job that it is stated to belong to."""
+    """The job that it is stated to belong to, or that its content tells where a case holds several."""
     lines: int = 0
     digest: str = ""
     """Short content hash; gives an order that does not depend on names."""

@@ -71,6 +71,7 @@ class EventTable:
 
     __slots__ = (
         "_all",
+        "_aside",
         "_by_signal",
         "_count",
         "_events",
@@ -106,6 +107,7 @@ class EventTable:
         self._events: dict[int, Event] = {}
         self._all: list[Event] | None = None
         self._by_signal: dict[str, list[int]] | None = None
+        self._aside: frozenset[int] = frozenset()
         self.totals: dict[str, int] = {}
         """Lines hit per signal, storms included."""
 
@@ -173,17 +175,34 @@ class EventTable:
 
     def __iter__(self) -> Iterator[Event]:
         if len(self) > _KEPT:
-            return (self[i] for i in range(len(self)))
+            return (self[i] for i in range(len(self)) if self._source[i] not in self._aside)
         if self._all is None:
-            self._all = [self[i] for i in range(len(self))]
+            self._all = [self[i] for i in range(len(self)) if self._source[i] not in self._aside]
         return iter(self._all)
+
+    def set_aside(self, sources: frozenset[int]) -> None:
+        """Leave the rows of some sources out of `by_signal` and of iteration: they are another job's. Indexes stay."""
+        self._aside = sources
+        self._by_signal = self._all = None
+
+    def aside(self, *signals: str) -> list[Event]:
+        """The rows of some signals that were set aside, for what compares jobs."""
+        if not self._aside:
+            return []
+        wanted = frozenset(signals)
+        return [
+            self[i]
+            for i, (signal, source) in enumerate(zip(self._signal, self._source, strict=True))
+            if source in self._aside and signal in wanted
+        ]
 
     def by_signal(self) -> dict[str, list[int]]:
         """Row numbers of each signal, in the order in which the rows were added."""
         if self._by_signal is None:
             self._by_signal = {}
             for i, signal in enumerate(self._signal):
-                self._by_signal.setdefault(signal, []).append(i)
+                if self._source[i] not in self._aside:
+                    self._by_signal.setdefault(signal, []).append(i)
         return self._by_signal
 
     def move(self, index: int, *, ts: int | None = None, node: str | None = None, rank: int | None = None) -> None:

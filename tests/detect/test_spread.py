@@ -58,3 +58,27 @@ def test_a_job_that_needs_two_leaves_and_lies_on_two_is_not_told_of(tmp_path: Pa
     )
     assert report.incidents[0].failure_class == "usr.exception"
     assert all(f.sign != "topology.spread" for f in report.incidents[0].findings)
+
+
+def test_the_same_work_handed_in_again_is_compared_with_its_earlier_job(tmp_path: Path) -> None:
+    def start(*hosts: str) -> str:
+        return "".join(
+            f"{host}:41:51 [0] NCCL INFO comm 0x5 rank {n} nranks {len(hosts)} cudaDev 0 nvmlDev 0 busId 1a000 "
+            "commId 0x9 - Init COMPLETE\n"
+            for n, host in enumerate(hosts)
+        )
+
+    done = "2026-08-01 06:50:00,000 INFO [rank 0] training finished: max_steps=159 reached\n"
+    (tmp_path / "earlier.out").write_text(start("c1", "c2", "c3", "c4") + steps(6, 100, 10) + done)
+    sacct = SACCT.replace("JobName|", "JobName|User|") + (
+        "76|llm|ann|COMPLETED|0:0|2026-08-01T06:00:00|2026-08-01T07:00:00|c[1-4]|4\n"
+        "77|llm|ann|RUNNING|0:0|2026-08-01T08:00:00|Unknown|c[1-2],c5,c9|4\n"
+    )
+    for name, text in {
+        "topology.conf": TREE,
+        "now.out": start("c1", "c2", "c5", "c9") + steps(8, 160, 31),
+        "sacct": sacct,
+    }.items():
+        (tmp_path / name).write_text(text)
+    report = analyze_paths([tmp_path], Settings(cache_dir=default_cache_dir()))
+    assert report.incidents[0].failure_class == "sch.topology_misplaced"
