@@ -25,6 +25,8 @@ _ERROR = re.compile(
     rb"^\W{0,3}(?:\S{1,40}[ :]{1,2}){0,4}(?:ERROR|FATAL|CRITICAL|PANIC|[Ff]atal(?: error)?|[Ee]rror|E\d{4})\b"
     rb"|\b[A-Z]\w{2,60}(?:Error|Exception): |\b(?:[Aa]borting|[Aa]borted|[Ff]ailed to|[Cc]annot|[Uu]nable to)\b"
 )
+_HEADING = re.compile(rb"^[\w ]{1,40}:$")
+"""Announces the line that follows, as NCCL's ``Last error:``."""
 _HARMLESS = re.compile(
     rb"\b(?:INFO|DEBUG|TRACE|WARN|WARNING|info|debug|warn|warning|[Ii]gnor\w*|[Rr]etry\w*)\b|%\||\b0 errors?\b"
 )
@@ -58,7 +60,7 @@ def _last_error(case: Case, source: Source, catalog: Catalog) -> Finding | None:
     known = {hit.offset for hit in scanner_at_hand(catalog).scan_bytes(data)}
     for offset, line in reversed(lines[-_LAST:]):
         plain = ANSI.sub(b"", line)
-        if offset in known or not _ERROR.search(plain) or _HARMLESS.search(plain):
+        if offset in known or not _ERROR.search(plain) or _HARMLESS.search(plain) or _HEADING.match(plain.strip()):
             continue
         text = "".join(c if c.isprintable() else " " for c in plain[:1000].decode("utf-8", "replace")).strip()
         prefix = parse_prefix(text, task_labels=source.format == "srun -l")

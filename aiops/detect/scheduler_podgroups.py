@@ -27,9 +27,12 @@ def detect_pod_groups(
     themselves say why they have no node, which is more than their group says.
     """
     groups = Groups()
+    started: set[str] = set()
     for item in [*cluster.objects.get("PodGroup", ()), *cluster.objects.get("CompositePodGroup", ())]:
         gang = cluster.gang(item.kind, item.namespace or "", item.name)
-        if gang.id in stuck or text(item.body, "status", "phase") in ("Running", "Completed"):
+        if _started(item):
+            started.add(gang.id)
+        if gang.id in stuck or gang.id in started:
             continue
         for condition in mappings(item.body, "status", "conditions"):
             if (
@@ -52,7 +55,8 @@ def detect_pod_groups(
         event = seen.event
         if event.kind == "PodGroup" and event.reason in ("Unschedulable", "NotReady"):
             gang = cluster.gang("PodGroup", event.namespace, event.name)
-            if gang.id in stuck or placed.get(event.name, float("-inf")) >= seen.when:
+            # events tell of the wait that is over, and stay for an hour
+            if gang.id in stuck or gang.id in started or placed.get(event.name, float("-inf")) >= seen.when:
                 continue
             group = _refused(groups, cluster, seen.item, event.message, gang.id)
             group.note(quotes.event(seen.item, event), ts=event.last, first=event.first, count=event.count)
@@ -61,6 +65,16 @@ def detect_pod_groups(
             yield group.finding(_refusal_text(group))
     yield from _stale(cluster, groups, quotes)
     yield from _dissolved(cluster, quotes)
+
+
+def _started(item: KubernetesObject) -> bool:
+    """The group runs or ran: Volcano's phase, or the condition of Kubernetes that never goes back once it is true."""
+    if text(item.body, "status", "phase") in ("Running", "Completed"):
+        return True
+    return any(
+        text(condition, "type") in _NATIVE and text(condition, "status") == "True"
+        for condition in mappings(item.body, "status", "conditions")
+    )
 
 
 def _refused(

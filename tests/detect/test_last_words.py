@@ -47,3 +47,15 @@ def test_an_unknown_error_at_the_end_leaves_the_case_open(tmp_path: Path) -> Non
 )
 def test_it_is_healthy_where_something_says_so(tmp_path: Path, log: str, others: dict[str, str]) -> None:
     assert verdict(tmp_path, log, **others)[0] == "no_incident"
+
+
+def test_a_process_group_that_was_aborted_is_no_healthy_end(tmp_path: Path) -> None:
+    torn = (
+        "[rank0]:[E801 08:40:07.000000001 ProcessGroupNCCL.cpp:2068] [PG ID 0 PG GUID 0(default_pg) Rank 0] Process group "
+        "watchdog thread terminated with exception: NCCL error: remote process exited or there was a network error, NCCL "
+        "version 2.21.5\nncclRemoteError: A call failed possibly due to a network error or a remote process exiting "
+        "prematurely.\nLast error:\nsocketProgress: Connection closed by remote peer 10.8.0.2<40110>\n"
+    )
+    assert verdict(tmp_path, STEPS + torn) == ("inconclusive", "unk.none")
+    report = json.loads(analyze_paths([tmp_path]).to_json())
+    assert all(f["sign"] != "log.last_error" for f in report["incidents"][0]["findings"]), "a heading is no error"

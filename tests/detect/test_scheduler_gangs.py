@@ -167,3 +167,17 @@ def test_a_native_group_that_was_refused(tmp_path: Path) -> None:
     }
     found = one(load(tmp_path, listing(group)), "sched.unschedulable")
     assert (found.job, found.fields["why"]) == ("ml/llm", "gang")
+
+
+def test_events_of_a_wait_that_is_over_do_not_count(tmp_path: Path) -> None:
+    group = {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": "sft-1", "namespace": "t", "creationTimestamp": "2026-08-01T08:00:00Z"},
+        "spec": {"minMember": 2, "queue": "q"},
+        "status": {"phase": "Running", "running": 2},
+    }
+    said = "2/2 tasks in gang unschedulable: pod group is not ready, 2 Pending, 2 minAvailable."
+    refused = event("Unschedulable", "PodGroup", "sft-1", said, namespace="t")
+    assert "sched.unschedulable" in find(load(tmp_path, listing(refused)))
+    assert "sched.unschedulable" not in find(load(tmp_path, listing(group, refused)))
