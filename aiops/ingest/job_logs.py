@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from aiops.ingest.kubernetes_owners import direct_gang
+from aiops.ingest.outputs import same_work
 from aiops.model.case import Case, Source
 
 MOST_JOBS = 8
@@ -55,6 +56,8 @@ def files_of_jobs(case: Case) -> list[JobFiles]:
     if not 1 < len(logs) <= MOST_JOBS:
         return []
     nodes = {job: _nodes(case, job, sources) for job, sources in logs.items()}
+    if _earlier_runs(case, set(logs)):
+        return []
     if not all(nodes.values()) or sum(map(len, nodes.values())) > len(set().union(*nodes.values())):
         return []
     own = {job: _own(case, job, logs, nodes) for job in logs}
@@ -62,6 +65,13 @@ def files_of_jobs(case: Case) -> list[JobFiles]:
         JobFiles(job, len(logs[job]), tuple(sorted(set().union(*(own[other] for other in own if other != job)))))
         for job in sorted(logs)
     ]
+
+
+def _earlier_runs(case: Case, ids: set[str]) -> bool:
+    """All but one of the jobs are earlier ones of the same work that ended well: its steps are compared with theirs."""
+    jobs = [job for job in case.jobs if job.id in ids]
+    left = [job for job in jobs if not (job.state or "").startswith("COMPLETED")]
+    return len(jobs) == len(ids) and len(left) == 1 and all(job is left[0] or same_work(job, left[0]) for job in jobs)
 
 
 def _pods(case: Case) -> dict[str, str]:

@@ -59,7 +59,7 @@ def keep_one_job(case: Case) -> None:
     job = judged(case)
     if job is None:
         return
-    same = {other.id for other in case.jobs if went_wrong(other) and _same_work(other, job)}
+    same = {other.id for other in case.jobs if went_wrong(other) and same_work(other, job)}
     others = set()
     for source in case.sources:
         if source.job in same:
@@ -73,7 +73,7 @@ def keep_one_job(case: Case) -> None:
     case.notes.append(f"several jobs: {job.id} is judged, the output of {names} is left out")
 
 
-def _same_work(one: Job, other: Job) -> bool:
+def same_work(one: Job, other: Job) -> bool:
     """The same user's jobs under one name, or one name with an ending: an attempt that failed may have spoilt the next."""
     if one.id == other.id or not one.name or not other.name or one.fields.get("user") != other.fields.get("user"):
         return False
