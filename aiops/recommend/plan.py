@@ -76,8 +76,8 @@ def recommend(case: Case, incident: IncidentDraft, catalog: Catalog, settings: S
     nodes = _nodes_to_leave(incident)
     verdict, why = _requeue(incident, nodes)
     now = job_now(case, incident)
-    # A run of a loop ends as the ones before it did.
-    loops = incident.best.failure.id == "sch.crash_loop"
+    # A run of a loop ends as the ones before it did; one that is admitted again may still never get ready.
+    loops = incident.best.failure.id in ("sch.crash_loop", "sch.podsready_timeout")
     if now.running and not loops and not set(now.nodes) & set(nodes):
         verdict, why = "not_needed", f"The job already runs again{f' on {_listing(now.nodes)}' if now.nodes else ''}."
     elif all(finding.sign == "train.slow" for finding in best.causes):
