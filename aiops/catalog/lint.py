@@ -100,10 +100,11 @@ def lint_catalog(catalog: Catalog) -> list[str]:
 
         known = {action.value for action in ActionName}
         for step in playbook.steps:
-            if step.action not in known:
-                mistakes.append(
-                    f"playbooks.yaml: playbook {playbook.id}: {step.action!r} is no action; choose one of {', '.join(sorted(known))}"
-                )
+            mistakes += [
+                f"playbooks.yaml: playbook {playbook.id}: {name!r} is no action; choose one of {', '.join(sorted(known))}"
+                for name in (step.action, step.by)
+                if name and name not in known
+            ]
     return mistakes
 
 

@@ -50,7 +50,7 @@ _FAILURE_KEYS = {
     "explains_death",
 }
 _SIGN_KEYS = {"sign", "where", "weight", "on", "within", "expected", "why", "despite_success"}
-_STEP_KEYS = {"action", "why", "needs", "risk", "approval", "check"}
+_STEP_KEYS = {"action", "why", "needs", "risk", "approval", "check", "by"}
 
 
 _loaded: dict[tuple[Path, ...], Catalog] = {}
@@ -286,6 +286,7 @@ def _playbook(path: Path, entry: Mapping[str, Any]) -> Playbook:
                 risk=str(raw.get("risk", "none")),
                 approval=bool(raw.get("approval", False)),
                 check=_texts(path, what, raw.get("check")),
+                by=str(raw.get("by", "")),
             )
         )
     return Playbook(id=str(entry["id"]), steps=tuple(steps))

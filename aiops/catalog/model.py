@@ -126,6 +126,8 @@ class Step:
     approval: bool = False
     check: tuple[str, ...] = ()
     """Read-only shell commands that prove the cause before or after the step; may name ``{node}``, ``{pci}``…"""
+    by: str = ""
+    """The action whose commands do it, where the action has none of its own."""
 
 
 @dataclass(frozen=True, slots=True)

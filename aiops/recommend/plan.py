@@ -291,7 +291,7 @@ def _action(
         scheduler = scope.scheduler
         target.node = next(iter(named_for(case, scope.scheduler, [node])), None)
     if scheduler:
-        planned.commands, planned.undo = _RENDER[scheduler](step.action, target)
+        planned.commands, planned.undo = _RENDER[scheduler](step.by or step.action, target)
         planned.scheduler = scheduler if planned.commands else None
     elif action in DISRUPTIVE:
         planned.commands, planned.undo = _either(step.action, target)

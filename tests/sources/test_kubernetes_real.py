@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 
 import pytest
 from services.kubernetes.devices import claim_template, claiming, device_class, resource_slice
@@ -59,6 +60,15 @@ def test_partial_gangs(place: Place) -> None:
         said = incident.timeline[0].text
         assert "3 of 4 pods" in said and "hold 24 GPUs" in said and "(holds 24 GPUs)" in said, (form, said)
         assert incident.actions[0].action == "release_gang", form
+
+    # the command that is offered does what it says: the other gang gets its place
+    action = incident.actions[0]
+    assert action.requires_approval
+    (command,) = action.commands
+    place.cluster.kubectl(*shlex.split(command)[1:])
+    freed = str(incident.culprit.job).partition("/")[2]
+    other = {"left": "right", "right": "left"}[freed]
+    place.until("the other gang is whole", lambda: len(place.pods("Running", other)) == 4)
 
 
 def test_full_cluster(place: Place) -> None:
