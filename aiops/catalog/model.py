@@ -103,6 +103,8 @@ class FailureClass:
     test: str
     """A fixture's name, or ``line: …`` with a line that must lead to a cause of this class."""
     prior: float = 0.0
+    remedy: str = ""
+    """What mends it, in a sentence or two; playbooks put it where they say ``{fix}`` or ``{where}``."""
     explains_death: bool = True
     """False for conditions that harm no running job by themselves."""
 

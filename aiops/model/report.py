@@ -166,6 +166,8 @@ class ActionTarget(_Model):
     cluster: str | None = None
     node: str | None = None
     gpu: int | None = None
+    pci: str | None = None
+    """PCI address of the GPU, where its index is not known."""
     job: str | None = None
 
 
@@ -192,6 +194,8 @@ class Action(_Model):
     blast_radius: BlastRadius = Field(default_factory=BlastRadius)
     requires_approval: bool = False
     blocked_by: list[str] = Field(default_factory=list)
+    done: bool = False
+    """The evidence shows that it has been done already: nothing is left to run."""
 
 
 class Impact(_Model):

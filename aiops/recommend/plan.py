@@ -50,6 +50,7 @@ class PlannedAction:
     risk: str = "none"
     approval: bool = False
     blocked_by: list[str] = field(default_factory=list)
+    done: bool = False
     jobs_hit: int | None = None
     gpus_hit: int | None = None
 
@@ -84,7 +85,7 @@ def recommend(case: Case, incident: IncidentDraft, catalog: Catalog, settings: S
         verdict, why = "not_needed", "Nothing shows that the job ended: it goes on, slower than before."
     elif now.queued and verdict == "same_nodes":
         why = "The scheduler has already put the job back into the queue."
-    facts = _facts(incident, choice, nodes)
+    facts = _facts(case, incident, choice, nodes)
     actions: list[PlannedAction] = []
     for step in _steps(catalog, incident, nodes):
         if verdict == "not_needed" and step.action in _RESTART:
@@ -134,7 +135,15 @@ def _without_repeats(actions: list[PlannedAction]) -> list[PlannedAction]:
     """Slurm has one command for cordon and drain: of two actions with the same commands the stronger word stands, at the first place."""
     kept: list[PlannedAction] = []
     for action in actions:
-        twin = next((k for k in kept if action.commands and k.commands == action.commands), None)
+        twin = next(
+            (
+                k
+                for k in kept
+                if (action.commands and k.commands == action.commands)
+                or (action.done and k.done and k.target.node == action.target.node)
+            ),
+            None,
+        )
         if twin is None:
             kept.append(action)
         elif action.action == ActionName.DRAIN_NODE:
@@ -184,21 +193,27 @@ def _domain(incident: IncidentDraft) -> str:
     return f"switch {name}" if kind == "switch" and " " not in name else name or f"the {kind}"
 
 
-def _facts(incident: IncidentDraft, choice: Choice, nodes: list[str]) -> dict[str, object]:
+def _facts(case: Case, incident: IncidentDraft, choice: Choice, nodes: list[str]) -> dict[str, object]:
     suspect = incident.best.suspect
     head = incident.best.causes[0]
+    stack = _stack(incident)
     earlier = choice.checkpoint is not None and choice.rule in ("C1", "C5", "C4")
     return {
         "node": suspect.node or (_listing(tuple(nodes)) if suspect.members and nodes else None),
         "gpu": suspect.pci or suspect.gpu,
         "job": incident.scope.job,
-        "no_job": incident.scope.job is None,
         "checkpoint": choice.checkpoint.name if choice.checkpoint else None,
         "earlier_checkpoint": earlier,
-        "no_earlier_checkpoint": not earlier,
+        "refused": f"none of the {len(choice.refused)} that are known can be trusted"
+        if choice.refused
+        else "the evidence names none",
+        "recorder": bool(case.flight.dumps),
         "name": suspect.name or head.name or _nameless(incident),
+        "switch": _domain(incident) if suspect.kind == "switch" and suspect.name else None,
         "pci": names.pci(suspect.pci) or (str(suspect.gpu) if suspect.gpu is not None else "<GPU index>"),
-        "where": _where(incident),
+        "stack": stack,
+        "where": stack or head.text.rstrip("."),
+        "remedy": f". {remedy}" if (remedy := incident.best.failure.remedy) else "",
         "fix": _fix(incident),
         "evidence": head.text,
         "missing": "; ".join(incident.best.open_questions) or "logs of the ranks and nodes around the end of the job",
@@ -211,29 +226,34 @@ def _nameless(incident: IncidentDraft) -> str:
     )
 
 
-def _where(incident: IncidentDraft) -> str:
+def _stack(incident: IncidentDraft) -> str | None:
     """The user's line, if a stack names it."""
     suspect = incident.best.suspect
     for finding in [*incident.best.causes, *incident.best.explained]:
         own = suspect.rank is None or not finding.ranks or suspect.rank in finding.ranks
         if finding.fields.get("file") and finding.role != Role.ECHO and own:
             return f"{finding.fields['file']}:{finding.fields['line']} in {finding.fields['function']}: {finding.fields['type']}"
-    return incident.best.causes[0].text
+    return None
 
 
 def _fix(incident: IncidentDraft) -> str:
-    return f"{incident.best.failure.title}: {incident.best.causes[0].text}"
+    """What mends it, where the catalog knows it, and the sign that asks for it."""
+    shown = incident.best.causes[0].text.rstrip(".")
+    return f"{incident.best.failure.remedy or incident.best.failure.title + '.'} Shown by: {shown}."
 
 
 def _holds(need: str, facts: dict[str, object]) -> bool:
-    return bool(facts.get(need)) or facts.get(need) == 0
+    """A fact is known; ``no_`` in front asks for the opposite. GPU 0 is a known GPU."""
+    if need.startswith("no_"):
+        return not _holds(need.removeprefix("no_"), facts)
+    return facts.get(need) not in (None, "", False) or type(facts.get(need)) is int
 
 
 _SLOT = re.compile(r"\{(\w+)\}")
 
 
 def _fill(text: str, facts: dict[str, object]) -> str:
-    return _SLOT.sub(lambda match: str(facts.get(match[1]) or f"<{match[1]}>"), text)
+    return _SLOT.sub(lambda match: str(f"<{match[1]}>" if facts.get(match[1]) is None else facts[match[1]]), text)
 
 
 def _checked(facts: dict[str, object]) -> dict[str, object]:
@@ -295,16 +315,21 @@ def _action(
         planned.scheduler = scheduler if planned.commands else None
     elif action in DISRUPTIVE:
         planned.commands, planned.undo = _either(step.action, target)
-    out = already_out(incident, node) if node and action in (ActionName.CORDON_NODE, ActionName.DRAIN_NODE) else ""
+    # Kubernetes' cordon leaves the pods on the node; Slurm's drain is both
+    out_by = (ActionName.CORDON_NODE,) if scheduler == "kubernetes" else (ActionName.CORDON_NODE, ActionName.DRAIN_NODE)
+    out = already_out(incident, node) if node and action in out_by else ""
     if out:
+        planned.done = True
         planned.commands, planned.undo, planned.approval, planned.risk = [], [], False, "none"
-        planned.why = f"Already done: {out}. Keep it out until the fault is repaired."
+        planned.why = f"{out}. Keep it out until the fault is repaired."
     if action in DISRUPTIVE and node:
         on_node = [p for p in case.topology.ranks.values() if p.node == node]
         planned.gpus_hit = len(on_node) or None
         planned.jobs_hit = 1 if on_node else None
     if action in (ActionName.RESTORE_CHECKPOINT, ActionName.RESTORE_EARLIER_CHECKPOINT) and choice.checkpoint is None:
-        planned.blocked_by.append("no checkpoint is named in the evidence")
+        planned.blocked_by.append(
+            "no checkpoint that is known can be trusted" if choice.refused else "no checkpoint is named in the evidence"
+        )
     return planned
 
 
@@ -356,4 +381,4 @@ def describe_suspect(suspect: Suspect) -> str:
         return suspect.node
     if suspect.kind == "scheduler" and not suspect.name and suspect.job:
         return f"job {suspect.job}"
-    return suspect.name or suspect.kind.replace("_", " ")
+    return suspect.name or ("configuration" if suspect.kind == "config" else suspect.kind.replace("_", " "))

@@ -61,7 +61,7 @@ class _EvidenceBook:
         self.items: list[r.Evidence] = []
 
     def cite(self, refs: list[EvidenceRef]) -> list[str]:
-        return [self._id(ref) for ref in refs]
+        return list(dict.fromkeys(self._id(ref) for ref in refs))
 
     def _id(self, ref: EvidenceRef) -> str:
         key = (ref.source, ref.line, ref.offset, ref.text if not ref.line else "")
@@ -353,15 +353,18 @@ def _action(action: PlannedAction, evidence: list[str]) -> r.Action:
     target = action.target
     return r.Action(
         action=action.action,
-        target=r.ActionTarget(node=target.node, gpu=target.gpu, job=target.job),
+        target=r.ActionTarget(
+            node=target.node, gpu=target.gpu, pci=target.pci if target.gpu is None else None, job=target.job
+        ),
         scheduler=action.scheduler,
         commands=[*action.commands, *action.checks],
         undo=action.undo,
         why=_clean(action.why),
-        evidence=evidence[:4],
+        evidence=list(dict.fromkeys(evidence))[:4],
         risk=action.risk,
         requires_approval=action.approval,
         blocked_by=action.blocked_by,
+        done=action.done,
         blast_radius=r.BlastRadius(
             nodes=1 if action.target.node and action.action in r.DISRUPTIVE else None,
             gpus=action.gpus_hit,

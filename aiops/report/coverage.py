@@ -65,7 +65,7 @@ def _missing(case: Case, incidents: list[IncidentDraft]) -> list[str]:
     missing = []
     nodes = {place.node for place in case.topology.ranks.values() if place.node}
     if not kinds.get("kernel"):
-        missing.append("no kernel or system log of any node: hardware faults would not be seen")
+        missing.append("no kernel or system log of any node (hardware faults would not be seen)")
     elif without := sorted(nodes - case.coverage.nodes_with_kernel_log - _kernel_nodes(case)):
         missing.append(f"no kernel log of {', '.join(without[:8])}{' …' if len(without) > 8 else ''}")
     if not kinds.get("training"):
@@ -80,7 +80,7 @@ def _missing(case: Case, incidents: list[IncidentDraft]) -> list[str]:
     if not (kinds.get("slurm") or kinds.get("kubernetes") or kinds.get("scheduler")):
         missing.append("nothing from the scheduler")
     if not known_checkpoints(case) and kinds.get("training"):
-        missing.append("no log line and no listing names a checkpoint")
+        missing.append("no trace of a checkpoint in logs or listings")
     return missing
 
 

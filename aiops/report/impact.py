@@ -30,7 +30,11 @@ def build_impact(case: Case, draft: IncidentDraft, plan: Plan, settings: Setting
         (
             f.first
             for f in draft.findings
-            if f.role == Role.ECHO and f.first != NO_TIME and not f.inexact and f.first >= started
+            if f.role == Role.ECHO
+            and not f.sign.startswith("metric.")  # a curve shows it to those who look; nobody is told
+            and f.first != NO_TIME
+            and not f.inexact
+            and f.first >= started
         ),
         default=NO_TIME,
     )

@@ -75,12 +75,12 @@ def _candidates(incident: Incident) -> str:
 def _decide(wanted: list[str], missing: list[str]) -> str:
     if wanted:
         return f"to decide, get: {wanted[0]}"
-    return f"to decide, collect more: {words.listing(missing)}" if missing else ""
+    return f"to decide, collect more; there is {words.listing(missing)}" if missing else ""
 
 
 def _first_action(incident: Incident) -> Action | None:
     """The first one of the list that is not blocked; a restore is said by the requeue that follows it."""
-    free = [a for a in incident.actions if not a.blocked_by and a.action is not ActionName.NONE]
+    free = [a for a in incident.actions if not a.blocked_by and a.action is not ActionName.NONE and not a.done]
     if free and free[0].action in _SAID_BY_CHECKPOINT and len(free) > 1 and free[1].action in _SAID_BY_REQUEUE:
         return free[1]
     return free[0] if free else None

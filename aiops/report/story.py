@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from aiops.correlate.model import IncidentDraft
+from aiops.correlate.model import IncidentDraft, Suspect
 from aiops.model import report as r
 from aiops.model.event import NO_TIME, Severity
 from aiops.model.finding import Finding, Role
 from aiops.recommend.plan import describe_suspect
+from aiops.report.words import listing
 
 _REQUEUE = {
     "same_nodes": "may go back to the same nodes",
-    "exclude_nodes": "may go back without the named nodes",
+    "exclude_nodes": "may go back without {nodes}",
     "fix_first": "must not go back before the cause is fixed",
     "not_needed": "needs no requeue",
 }
@@ -32,7 +33,7 @@ def summary(report: r.Report, findings: list[Finding]) -> str:
     """One line for people who read nothing else."""
     if report.verdict == "no_incident":
         if any(f.sign in ("sched.job_completed", "job.succeeded") for f in findings):
-            return "No incident: the job reached its end; nothing has to be done."
+            return "No incident: the job reached its end."
         return "No incident: nothing in the evidence harmed the job."
     if not report.incidents:
         return (
@@ -86,9 +87,22 @@ def narrative(incident: r.Incident, draft: IncidentDraft) -> str:
     if others:
         sentences.append(f"Not explained by this: {others[0].text}{_marks(cited.get(others[0].id, []))}.")
     if incident.culprit.kind != "unknown":
-        sentences.append(f"At fault is {describe_suspect(best.suspect)}.")
-    sentences.append(f"The job {_REQUEUE[incident.requeue.verdict]}.")
+        sentences.append(f"At fault is {_culprit(best.suspect)}.")
+    sentences.append(f"The job {_back(incident.requeue)}.")
     return " ".join(sentences)
+
+
+def _culprit(suspect: Suspect) -> str:
+    """``GPU 3, rank 35 on fjord-021``, or ``the network`` where nothing has a name."""
+    name = describe_suspect(suspect)
+    return f"the {name}" if name in ("configuration", "data", "facility", "network", "scheduler", "storage") else name
+
+
+def _back(choice: r.Requeue) -> str:
+    """Whether the job may go back, and without what."""
+    if choice.verdict == "exclude_nodes" and not choice.exclude:
+        return "must not go back before the node at fault is found"
+    return _REQUEUE[choice.verdict].format(nodes=listing(choice.exclude, 8))
 
 
 def _sentence(text: str) -> str:

@@ -146,7 +146,7 @@ class _Page:
         self._actions(incident)
         self._timeline(incident)
         self._hypotheses(incident)
-        self._evidence(incident.evidence)
+        self._evidence(incident)
 
     def _actions(self, incident: Incident) -> None:
         if not incident.actions:
@@ -230,17 +230,21 @@ class _Page:
             for line in lines:
                 self.hang(Text("     ") + self.say(f"{label}  ", "dim"), self.say(line))
 
-    def _evidence(self, evidence: list[Evidence]) -> None:
+    def _evidence(self, incident: Incident) -> None:
+        evidence = incident.evidence
         if not evidence:
             return
         self.heading("Evidence")
-        for item in evidence[:MAX_EVIDENCE]:
+        for item in _most_weighty(incident):
             ident = self.say(f"{item.id:>3} ", "bold")
             at = self.say(f"  {words.when(item.ts)}" if item.ts else "", "dim")
             self.hang(ident, self.say(words.place(item)) + at, 4)
             self.hang(Text("    "), self.say(escape.shorten(escape.plain(item.text), 2 * (self.width - 6)), "dim"))
         if len(evidence) > MAX_EVIDENCE:
-            self.hang(Text("    "), self.say(f"and {len(evidence) - MAX_EVIDENCE:,} more in the HTML page", "dim"))
+            self.hang(
+                Text("    "),
+                self.say(f"and {len(evidence) - MAX_EVIDENCE:,} more in the HTML page (--html FILE)", "dim"),
+            )
 
     def coverage(self, report: Report) -> None:
         read = report.coverage
@@ -256,6 +260,16 @@ class _Page:
             self.row("", f"and {words.count(len(read.problems) - 8, 'more problem')}")
         for note in read.notes[:8]:
             self.row("note", note)
+
+
+def _most_weighty(incident: Incident) -> list[Evidence]:
+    """Quotations to show, in order: those of causes and actions before those of effects, and mere context last."""
+    weight: dict[str, int] = dict.fromkeys((ident for action in incident.actions for ident in action.evidence), 0)
+    for entry in incident.timeline:
+        for ident in entry.evidence:
+            weight[ident] = min(weight.get(ident, 3), {"cause": 0, "effect": 1, "context": 2}[entry.role])
+    places = sorted(range(len(incident.evidence)), key=lambda i: (weight.get(incident.evidence[i].id, 3), i))
+    return [incident.evidence[i] for i in sorted(places[:MAX_EVIDENCE])]
 
 
 def _most_telling(entries: list[TimelineEntry]) -> list[int]:

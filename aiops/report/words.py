@@ -246,7 +246,8 @@ def action_name(action: Action, exclude: Sequence[str] = ()) -> str:
     target = action.target
     node = target.node or "the node"
     job = f"job {target.job}" if target.job else "the job"
-    gpu = f"GPU {target.gpu} of {node}" if target.gpu is not None else node if target.node else "the GPU"
+    which = target.pci if target.gpu is None else target.gpu
+    gpu = f"GPU {which} of {node}" if which is not None else f"the GPU of {node}" if target.node else "the GPU"
     what = target.node or (job if target.job else "further")
     return _ACTIONS[action.action.value].format(
         node=node, job=job, gpu=gpu, what=what, bad=listing(exclude) or "the bad nodes"
@@ -255,6 +256,8 @@ def action_name(action: Action, exclude: Sequence[str] = ()) -> str:
 
 def action_notes(action: Action) -> list[str]:
     """Risk, approval and reach: ``needs approval``, ``low risk``, ``touches 1 node, 8 GPUs``."""
+    if action.done:
+        return ["done already"]
     notes = ["needs approval"] if action.requires_approval else []
     if action.risk != "none":
         notes.append(f"{action.risk} risk")

@@ -168,7 +168,7 @@ def test_checkpoints_of_another_run_are_not_taken(tmp_path: Path) -> None:
 def test_absent_evidence_is_said(tmp_path: Path) -> None:
     found = report(tmp_path, [step(1000, "03:30:00"), step(1400, "04:29:50"), DEATH], [LINK])
     assert found.incidents[0].checkpoint.restore is None
-    assert "no log line and no listing names a checkpoint" in found.coverage.missing
+    assert "no trace of a checkpoint in logs or listings" in found.coverage.missing
 
 
 HOSTILE = [

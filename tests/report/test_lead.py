@@ -49,7 +49,7 @@ def test_inconclusive_without_hypotheses_asks_for_what_is_missing() -> None:
     report = inconclusive()
     report.incidents = []
     assert lead(report).next == (
-        "to decide, collect more: no kernel log of any node, no GPU metrics, no flight recorder dump and 1 more"
+        "to decide, collect more; there is no kernel log of any node, no GPU metrics, no flight recorder dump and 1 more"
     )
 
 
