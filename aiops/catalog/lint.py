@@ -109,10 +109,14 @@ def lint_catalog(catalog: Catalog) -> list[str]:
 
 
 def lint_notes(catalog: Catalog) -> list[str]:
-    """What is no mistake but worth a look: replaced built-in entries, patterns that slow every scan, signals that say the same."""
+    """What is no mistake but worth a look: replaced built-in entries, patterns that slow every scan, signals that say the same.
+
+    With a site's own directory only its own signals are looked at: nobody there can mend the built-in ones.
+    """
     from aiops.scan.cost import costly_rules, overlapping
     from aiops.scan.rules import RuleSet
 
+    own = catalog.site_signals
     notes = [
         f"{entry.after}: {entry.kind} {entry.id} takes the place of the one in {entry.before}; if that is not meant, choose another id"
         for entry in catalog.replaced
@@ -121,10 +125,12 @@ def lint_notes(catalog: Catalog) -> list[str]:
     notes += [
         f"{signal.file}: signal {signal.id}: {why}; name a rarer word in {pattern!r}"
         for signal, pattern, why in costly_rules(RuleSet(catalog.signals))
+        if not own or signal.id in own
     ]
     notes += [
         f"{signal.file}: signals {signal.id} and {other.id} hit all of each other's examples; one of them is enough"
         for signal, other in overlapping(catalog)
+        if not own or own & {signal.id, other.id}
     ]
     return notes
 

@@ -82,6 +82,7 @@ def _load(extra: tuple[Path, ...], cache_dir: Path | None) -> Catalog:
     raw_failures: list[tuple[Path, Mapping[str, Any]]] = []
     places: dict[tuple[str, str], Path] = {}
     replaced: list[Replaced] = []
+    of_site: set[str] = set()
 
     def note(kind: str, name: str, path: Path) -> None:
         before = places.get((kind, name))
@@ -98,6 +99,8 @@ def _load(extra: tuple[Path, ...], cache_dir: Path | None) -> Catalog:
                 signal = _signal(path, entry)
                 note("signal", signal.id, path)
                 signals[signal.id] = signal
+                if _base(path) != catalog_dir():
+                    of_site.add(signal.id)
             elif what == "playbooks":
                 playbook = _playbook(path, entry)
                 note("playbook", playbook.id, path)
@@ -117,6 +120,7 @@ def _load(extra: tuple[Path, ...], cache_dir: Path | None) -> Catalog:
         xids=_codes(catalog_dir() / "xid.csv", "xid"),
         sxids=_codes(catalog_dir() / "sxid.csv", "sxid"),
         confidence=_confidence(confidence, coefficients),
+        site_signals=frozenset(of_site),
         replaced=tuple(replaced),
     )
 

@@ -186,6 +186,8 @@ class Catalog:
     xids: Mapping[int, XidCode]
     sxids: Mapping[int, XidCode]
     confidence: Confidence = Confidence()
+    site_signals: frozenset[str] = frozenset()
+    """Ids of the signals that a site's own directory brings."""
     replaced: tuple[Replaced, ...] = ()
     """Entries whose id came twice, in the order of the files."""
 

@@ -13,6 +13,7 @@ from aiops.catalog.model import Catalog
 from aiops.detect.domains import shared_domains
 from aiops.detect.nics import name_gpus
 from aiops.detect.spread import spreads
+from aiops.detect.unknown_lines import without_told
 from aiops.model.case import Case
 from aiops.model.event import NO_TIME
 from aiops.model.finding import Finding
@@ -34,6 +35,7 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
         for finding in detector(case, catalog):
             finding.detector = name
             findings.append(finding)
+    findings = without_told(findings)
     name_gpus(case, findings)
     # what lies between the findings of the others: they hang on one thing, or on too many
     for name, second in (("domains", shared_domains), ("spread", spreads)):

@@ -159,7 +159,8 @@ def _missing(
         return [], "", []
     silent = sorted(set(range(world)) - complaining)
     if silent and len(silent) * 3 <= world and len(waiting) * 2 >= world - len(silent) - len(complaining - waiting):
-        return silent, "they are the only ranks that report nothing", []
+        how = "they are the only ranks" if len(silent) > 1 else "it is the only rank"
+        return silent, f"{how} to report nothing", []
     return [], "", []
 
 

@@ -6,6 +6,7 @@ Sign: ``log.unusual``. It never judges; it shows a person where to read on when 
 from __future__ import annotations
 
 import math
+import re
 
 from aiops.catalog.model import Catalog
 from aiops.detect.evidence import known
@@ -22,6 +23,7 @@ _MOST = 5
 _COMMON = 200
 """Lines of a template in the sample from which on it is no longer unusual."""
 _NEAR_S = 600.0
+_RAISED = re.compile(r"(?:^|[\s.])([A-Za-z_]\w*(?:Error|Exception|Interrupt|Exit|Warning))(?:: |$)")
 _YEARLESS_END = (YEARLESS - 1970 + 1) * 366 * 86_400 * 1_000_000_000
 
 
@@ -41,6 +43,18 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
         ranked.append((_unusual(template, _time(prefix), first), template, source, prefix))
     ranked.sort(key=lambda item: (-item[0], item[1].file, item[1].offset))
     return [_finding(case, template, source, prefix) for _, template, source, prefix in ranked[:_MOST]]
+
+
+def without_told(findings: list[Finding]) -> list[Finding]:
+    """All but unknown lines that another finding tells already: the log's last error, or the last line of an exception."""
+    ends = {(ref.source, ref.offset) for f in findings if f.sign == "log.last_error" for ref in f.evidence}
+    raised = {str(f.fields["type"]) for f in findings if f.sign in ("py.exception", "data.exception")}
+    return [f for f in findings if f.sign != "log.unusual" or not _told(f.evidence[0], ends, raised)]
+
+
+def _told(ref: EvidenceRef, ends: set[tuple[str, int]], raised: set[str]) -> bool:
+    name = _RAISED.search(ref.text)
+    return (ref.source, ref.offset) in ends or (name is not None and name[1] in raised)
 
 
 def _unusual(template: Template, ts: int, first: int) -> float:

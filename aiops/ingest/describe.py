@@ -18,6 +18,10 @@ _RANK_PATH = re.compile(
 _NAME_WORDS = re.compile(
     r"^(?:kern(?:el)?|dmesg|messages?|syslog|journal(?:ctl)?|log|logs|txt|out|err|json|gz|host|node|var|system|console|serial)$"
 )
+_LOG_OF = re.compile(
+    r"^(?:kern(?:el)?|dmesg|messages?|syslog|journal(?:ctl)?)-|-(?:kern(?:el)?|dmesg|messages?|syslog|journal(?:ctl)?)$"
+)
+"""What a file of one host is often named with: ``dmesg-gpu07``. It is no part of the host's name."""
 _TREE = re.compile(r"(?:^|[/!])sosreport-([A-Za-z][\w.-]*?)-(?:\d+-)?\d{4}-\d\d-\d\d|(?:^|[/!])nodes/([\w.-]+)/")
 _LABEL = re.compile(r"\d{1,5}: ")
 _UNAME = re.compile(rb"(?:^|\n)(?:uname: )?Linux ([\w.-]{1,253}) \d+\.\d+")
@@ -97,8 +101,12 @@ def host_in_name(name: str) -> str | None:
     """A plain ``dmesg`` carries no host: the file's name is then the only hint, and a weak one."""
     for part in reversed(re.split(r"[/!]", name)):
         words = [w for w in re.split(r"[._ ]", part) if w and not _NAME_WORDS.match(w)]
-        if len(words) == 1 and is_host_name(words[0]) and re.search(r"\d", words[0]) and len(words[0]) > 2:
-            return words[0]
+        if len(words) != 1:
+            continue
+        host = _LOG_OF.sub("", words[0])
+        named = host != words[0]  # what stands beside such a word is a host, or a date
+        if is_host_name(host) and re.search(r"\d", host) and (host[0].isalpha() if named else len(host) > 2):
+            return host
     return None
 
 

@@ -59,3 +59,18 @@ def test_a_process_group_that_was_aborted_is_no_healthy_end(tmp_path: Path) -> N
     assert verdict(tmp_path, STEPS + torn) == ("inconclusive", "unk.none")
     report = json.loads(analyze_paths([tmp_path]).to_json())
     assert all(f["sign"] != "log.last_error" for f in report["incidents"][0]["findings"]), "a heading is no error"
+
+
+def test_an_unknown_line_stands_once(tmp_path: Path) -> None:
+    verdict(tmp_path, STEPS + ERROR)
+    told = [f.text for f in analyze_paths([tmp_path]).incidents[0].findings if "frobnicator" in f.text]
+    assert told == [f"The log ends with an error that no rule knows: {ERROR.strip()}"]
+
+
+def test_the_last_line_of_an_exception_is_no_unknown_line(tmp_path: Path) -> None:
+    stack = 'Traceback (most recent call last):\n  File "/app/eval.py", line 77, in metrics\n    return ids[key]\n'
+    log = "".join(f"[rank{r}]: {line}\n" for r in range(4) for line in (stack + f"KeyError: 'doc-{r}-x'").splitlines())
+    verdict(tmp_path, STEPS + log)
+    incident = analyze_paths([tmp_path]).incidents[0]
+    assert incident.failure_class == "usr.exception"
+    assert not any("No rule knows" in finding.text for finding in incident.findings)

@@ -11,6 +11,7 @@ from aiops.config import Settings, default_cache_dir
 from aiops.detect.nodes import detect
 from aiops.ingest import open_case
 from aiops.model.finding import Finding, Role
+from aiops.pipeline import analyze_paths
 
 BANNER = "kernel: Linux version 6.1.0-18-amd64 (debian-kernel@lists.debian.org)"
 JOB = "2026-08-01 {} INFO [rank 0] step=10 loss=2.0\n2026-08-01 {} INFO [rank 0] step=20 loss=1.9\n"
@@ -173,3 +174,21 @@ def test_memory_that_rises_to_the_end_is_growth(tmp_path: Path) -> None:
 )
 def test_steady_warming_or_swinging_memory_is_none(tmp_path: Path, values: list[float]) -> None:
     assert "metric.mem_growth" not in findings(tmp_path, progress(values, "gpu_mem"))
+
+
+def test_a_port_is_counted_once_by_the_name_that_its_line_gives(tmp_path: Path) -> None:
+    lines = "".join(
+        f"Apr  2 22:1{i}:00 n7 kernel: mlx5_core 0000:c1:00.0 mlx5_5: Port: 1 Link {state}\n"
+        for i, state in enumerate(("DOWN", "ACTIVE", "DOWN", "ACTIVE", "DOWN"))
+    )
+    lines += "".join(
+        f"Apr  2 22:19:00 n7 kernel: mlx5_core 0000:{bus}:00.0: mlx5_port_event: Port: 1 Link DOWN\n"
+        for bus in ("0c", "12")
+    )
+    (tmp_path / "kern.log").write_text(lines)
+    found = {f.text for f in analyze_paths([tmp_path]).incidents[0].findings if f.sign.startswith("net.link")}
+    assert {text.split(" went")[0] for text in found} == {
+        "Port mlx5_5 of n7",
+        "Port 0000:0c:00.0 of n7",
+        "Port 0000:12:00.0 of n7",
+    }
