@@ -76,6 +76,7 @@ DETECTOR_SIGNS = frozenset(
         "topology.nvlink",
         "topology.power",
         "topology.spread",
+        "ctl.cohort",
     }
 )
 """Signs that the detectors make themselves; those of metrics and schedulers begin with ``metric.`` and ``sched.``."""

@@ -10,8 +10,10 @@ from collections.abc import Callable
 from importlib.metadata import entry_points
 
 from aiops.catalog.model import Catalog
+from aiops.detect.cohorts import cohorts
 from aiops.detect.domains import shared_domains
 from aiops.detect.nics import name_gpus
+from aiops.detect.repeats import repeats
 from aiops.detect.spread import spreads
 from aiops.detect.unknown_lines import without_told
 from aiops.model.case import Case
@@ -37,8 +39,9 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
             findings.append(finding)
     findings = without_told(findings)
     name_gpus(case, findings)
-    # what lies between the findings of the others: they hang on one thing, or on too many
-    for name, second in (("domains", shared_domains), ("spread", spreads)):
+    repeats(case, findings)
+    # what lies between the findings of the others: they hang on one thing, or on too many, or began with one change
+    for name, second in (("domains", shared_domains), ("spread", spreads), ("cohorts", cohorts)):
         for finding in second(case, findings):
             finding.detector = name
             findings.append(finding)
