@@ -219,8 +219,9 @@ def _failure_mistakes(catalog: Catalog, failure: FailureClass) -> Iterator[str]:
         yield f"there is no playbook {failure.playbook!r}"
     if failure.checkpoint not in get_args(CheckpointRule):
         yield f"checkpoint rule {failure.checkpoint!r} is none of C0 to C5"
-    if failure.requeue not in get_args(RequeueVerdict):
-        yield f"requeue {failure.requeue!r} is none of {', '.join(get_args(RequeueVerdict))}"
+    for requeue in {failure.requeue, *(cause.requeue for cause in failure.causes if cause.requeue)}:
+        if requeue not in get_args(RequeueVerdict):
+            yield f"requeue {requeue!r} is none of {', '.join(get_args(RequeueVerdict))}"
     if failure.culprit not in get_args(CulpritKind):
         yield f"culprit {failure.culprit!r} is none of {', '.join(get_args(CulpritKind))}"
     if not failure.causes:

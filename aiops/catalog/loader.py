@@ -50,7 +50,7 @@ _FAILURE_KEYS = {
     "prior",
     "explains_death",
 }
-_SIGN_KEYS = {"sign", "where", "weight", "on", "within", "expected", "why", "despite_success"}
+_SIGN_KEYS = {"sign", "where", "weight", "on", "within", "expected", "why", "despite_success", "requeue"}
 _STEP_KEYS = {"action", "why", "needs", "risk", "approval", "check", "by"}
 
 
@@ -227,6 +227,7 @@ def _sign(path: Path, what: str, entry: Any) -> Sign:
         expected=str(entry.get("expected", "")),
         why=str(entry.get("why", "")),
         despite_success=bool(entry.get("despite_success", False)),
+        requeue=str(entry.get("requeue", "")),
     )
 
 

@@ -73,6 +73,8 @@ class Sign:
     why: str = ""
     despite_success: bool = False
     """It counts although the job reached its end with code 0, such as a measured divergence of the loss."""
+    requeue: str = ""
+    """Whether the job may go back if this cause decides, where that differs from the class's own ``requeue``."""
 
     def matches(self, sign: str, fields: Mapping[str, Any]) -> bool:
         """True if a finding with this sign and these fields is meant."""

@@ -50,7 +50,7 @@ def finding_of(case: Case, signal: Signal, events: list[Event]) -> Finding:
     text = describe(signal.title, fields)
     if count > 1:
         text += f" ({count} lines{f', {len(ranks)} ranks' if len(ranks) > 1 else ''})"
-    node = head.node or (place.node if place else None)
+    node = head.node or (place.node if place else _only_node(case, ranks) if signal.about == "node" else None)
     gpu = int(fields["gpu"]) if str(fields.get("gpu", "")).isdigit() and signal.about == "rank" else None
     return Finding(
         sign=signal.id,
@@ -73,6 +73,12 @@ def finding_of(case: Case, signal: Signal, events: list[Event]) -> Finding:
         inexact=inexact(events),
         evidence=quotes(case, events),
     )
+
+
+def _only_node(case: Case, ranks: tuple[int, ...]) -> str | None:
+    """The node that all these ranks run on: a line about a node, such as one on its full disk, may name its rank alone."""
+    nodes = {place.node if (place := case.topology.ranks.get(rank)) else None for rank in ranks}
+    return nodes.pop() if len(nodes) == 1 else None
 
 
 def _job(events: list[Event]) -> str | None:

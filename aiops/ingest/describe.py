@@ -34,6 +34,8 @@ _CLOCK_SET = re.compile(
 """Lines of `rtc` and of the audit subsystem that say seconds since boot and since 1970 at once."""
 
 
+_JAX_PROCESS = re.compile(r"\bJAX process: (\d{1,6}) / \d")
+"""What programs of JAX (Flax and others) log first; their processes are what its coordination service calls tasks."""
 _FIRST = 100
 """Lines of a sample that are all read for hosts and ranks."""
 
@@ -52,8 +54,9 @@ def describe(source: Source, position: int, head: bytes, facts: Facts) -> None:
         prefix = parse_prefix(line[:400])
         if prefix.host and prefix.kernel and is_host_name(prefix.host):
             hosts[prefix.host] += 1
-        if prefix.rank is not None:
-            ranks[prefix.rank] += 1
+        rank = prefix.rank if prefix.rank is not None else _jax_process(line)
+        if rank is not None:
+            ranks[rank] += 1
     _rank(source, position, ranks, facts)
     if len(hosts) == 1:
         source.node = next(iter(hosts))
@@ -77,6 +80,11 @@ def _rank(source: Source, position: int, ranks: Counter[int], facts: Facts) -> N
         if match:
             source.rank = int(match[1] or match[2])
             facts.rank_why[position] = "the file's name, since its lines name none"
+
+
+def _jax_process(line: str) -> int | None:
+    match = _JAX_PROCESS.search(line) if "JAX process" in line else None
+    return int(match[1]) if match else None
 
 
 def _weak_host(source: Source, position: int, head: bytes, facts: Facts) -> None:

@@ -164,7 +164,7 @@ def _nodes_to_leave(incident: IncidentDraft) -> list[str]:
 
 
 def _requeue(incident: IncidentDraft, nodes: list[str]) -> tuple[str, str]:
-    verdict = "exclude_nodes" if incident.best.follows_gpu else incident.best.failure.requeue
+    verdict = "exclude_nodes" if incident.best.follows_gpu else _own_requeue(incident) or incident.best.failure.requeue
     suspect = incident.best.suspect
     if verdict == "exclude_nodes" and suspect.members:
         if nodes:
@@ -184,6 +184,13 @@ def _requeue(incident: IncidentDraft, nodes: list[str]) -> tuple[str, str]:
     if verdict == "not_needed":
         return verdict, "Nothing has to be requeued."
     return verdict, "Nothing in the evidence speaks against the same nodes."
+
+
+def _own_requeue(incident: IncidentDraft) -> str:
+    """What the cause that decides says itself: one class may hold faults that pass and faults that stay."""
+    head = incident.best.causes[0]
+    signs = [sign for sign in incident.best.failure.causes if sign.matches(head.sign, head.fields)]
+    return max(signs, key=lambda sign: sign.weight).requeue if signs else ""
 
 
 def _domain(incident: IncidentDraft) -> str:

@@ -25,3 +25,12 @@ def test_name_of_a_console_log(tmp_path: Path) -> None:
     )
     with open_case([tmp_path], Settings()) as case:
         assert [source.node for source in case.sources] == ["gpu7"]
+
+
+def test_process_of_jax_is_the_rank_of_its_log(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text(
+        "I0503 01:00:00.000001 1 main.py:61] JAX process: 2 / 4\nI0503 01:00:01.000001 1 main.py:62] step 1 loss 2.0\n",
+        encoding="utf-8",
+    )
+    with open_case([tmp_path], Settings()) as case:
+        assert [source.rank for source in case.sources] == [2]
