@@ -38,7 +38,7 @@ _SETTINGS = 0x2
 
 
 def find(frame: Frame, proof: Proof) -> list[Finding]:
-    """``metric.clock_drop``; field ``spread`` is ``fleet`` or ``node``, ``why`` is ``limit``, ``setting`` or empty."""
+    """``metric.clock_drop``; ``spread`` is ``fleet``, ``part`` (several nodes) or ``node``, ``why`` is ``limit``, ``setting`` or empty."""
     import numpy as np
 
     clock, util = frame.get(_CLOCK), frame.get(_UTIL)
@@ -64,10 +64,10 @@ def find(frame: Frame, proof: Proof) -> list[Finding]:
         return []
     at = int(np.median(list(fallen.values())))
     alike = {name: start for name, start in fallen.items() if abs(start - at) <= 2}
-    fleet = len(nodes) > 1 and len(alike) >= _SHARE * len(nodes)
-    if not fleet and len(fallen) > 1:
+    if len(alike) < len(fallen) and len(alike) < _SHARE * len(nodes):
         return []  # some nodes at several times: neither one supply nor one node
-    return [_finding(frame, proof, nodes, alike if fleet else fallen, clock, power, limit, fleet=fleet)]
+    spread = "node" if len(alike) == 1 else "fleet" if len(alike) >= _SHARE * len(nodes) else "part"
+    return [_finding(frame, proof, nodes, alike, clock, power, limit, spread)]
 
 
 def _together(starts: list[int], gpus: int) -> int | None:
@@ -127,8 +127,7 @@ def _finding(
     clock: np.ndarray,
     power: np.ndarray | None,
     limit: np.ndarray | None,
-    *,
-    fleet: bool,
+    spread: str,
 ) -> Finding:
     import numpy as np
 
@@ -143,7 +142,7 @@ def _finding(
 
     was, now = level(clock, before), level(clock, after)
     fields: dict[str, object] = {
-        "spread": "fleet" if fleet else "node",
+        "spread": spread,
         "gpus": len(rows),
         "nodes": len(names),
         "clock": round(now),
@@ -180,7 +179,7 @@ def _finding(
     where = f"{len(names)} nodes" if len(names) > 1 else names[0]
     finding.text = f"The clocks of {len(rows)} GPUs on {where} {text}"
     finding.nodes = tuple(names)
-    finding.node = None if fleet else names[0]
+    finding.node = names[0] if spread == "node" else None
     finding.gpu = finding.pci = finding.uuid = None
     finding.first = int(frame.times[start])
     return finding

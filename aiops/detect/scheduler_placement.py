@@ -25,6 +25,8 @@ from aiops.model.case import Job
 from aiops.model.event import NO_TIME, Severity
 from aiops.model.finding import Finding, Role
 
+_STUCK_NS = 600 * 1_000_000_000
+"""A gang that was cut short for less than this may be made whole by its controller (SCHEDULERS §1.0)."""
 _PROGRESS_NS = 60 * 1_000_000_000
 """A pod that was placed this shortly before the end of the evidence: the gangs are still starting."""
 
@@ -33,15 +35,18 @@ def detect_placement(cluster: Cluster, quotes: Quotes) -> list[Finding]:
     """``sched.gang_partial``, ``sched.gang_infeasible`` (a pod larger than any node), ``sched.unschedulable``,
     ``sched.pending`` (waited, then ran), and what `detect_pod_groups` finds."""
     partial = _partial_gangs(cluster, quotes)
-    stuck = {finding.job for finding in partial}
+    stuck: set[str | None] = {finding.job for finding in partial}
     groups = Groups()
     largest = _largest_node(cluster)
     for pod in cluster.pods.values():
         if pod.gang.id not in stuck:
             _unplaced(pod, groups, quotes, largest)
     told = {group.job for group in groups.of("sched.unschedulable")}
+    lone = _lone_gangs(cluster, quotes, stuck | told)
+    stuck |= {finding.job for finding in lone}
     return [
         *partial,
+        *lone,
         *_infeasible(groups),
         *_unschedulable(groups),
         *_waited(groups),
@@ -168,6 +173,26 @@ def _partial_gangs(cluster: Cluster, quotes: Quotes) -> list[Finding]:
         finding.node = None
         findings.append(finding)
     return findings
+
+
+def _lone_gangs(cluster: Cluster, quotes: Quotes, told: set[str | None]) -> list[Finding]:
+    """A gang that Volcano counts as partly running and of which nobody says what the rest lacks: its GPUs are held idle."""
+    now = max((seen.event.last for seen in cluster.events), default=NO_TIME)
+    found = []
+    for gang_id, group in _partial_pod_groups(cluster, quotes).items():
+        since = group.first
+        if gang_id in told or any(placement_why(ref.text) != "gang" for ref in group.evidence):
+            continue
+        if NO_TIME not in (now, since) and now - since < _STUCK_NS:
+            continue
+        group.fields["peers"] = ()
+        finding = group.finding(
+            f"{group.fields['held']} of {group.fields['needed']} pods of {gang_id} run and wait for the rest, "
+            "which finds no place; the scheduler does not say what it lacks"
+        )
+        finding.node = None
+        found.append(finding)
+    return found
 
 
 def _cost(group: Group) -> tuple[int, int]:

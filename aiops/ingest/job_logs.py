@@ -107,7 +107,9 @@ def _nodes(case: Case, job: str, sources: list[Source]) -> set[str]:
 def _own(case: Case, job: str, logs: dict[str, list[Source]], nodes: dict[str, set[str]]) -> set[str]:
     """Files and folders that are this job's alone: its output, its nodes' logs, and folders with no other job's output."""
     mine = {source.name for source in logs[job]}
-    found = set(mine) | {source.name for source in case.sources if source.node in nodes[job]}
+    # where machines were changed, those of the other jobs show whether the change matters
+    kept = "kernel" if case.events.by_signal().get("ctl.change") else ""
+    found = mine | {source.name for source in case.sources if source.node in nodes[job] and source.kind != kept}
     foreign = [source.name for other, sources in logs.items() if other != job for source in sources]
     for name in mine:
         top = next((folder for folder in _folders(name) if not _below(folder, foreign)), None)

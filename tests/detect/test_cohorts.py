@@ -50,3 +50,23 @@ def test_the_change_is_the_cause_and_no_machine_is(tmp_path: Path) -> None:
 def test_what_is_no_cohort(tmp_path: Path, changed: str, ill: str) -> None:
     report = judge(tmp_path, changed, ill)
     assert all(f.sign != "ctl.cohort" for incident in report.incidents for f in incident.findings)
+
+
+def test_machines_of_another_job_show_that_the_change_matters(tmp_path: Path) -> None:
+    waited = "".join(
+        f"[rank{rank}]:[E801 07:39:00.000000001 ProcessGroupNCCL.cpp:683] [Rank {rank}] Watchdog caught collective operation "
+        "timeout: WorkNCCL(SeqNum=9, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600010 "
+        "milliseconds before timing out.\n"
+        for rank in (0, 1, 2)
+    )
+    (tmp_path / "slurm-301.out").write_text("[exiting program after 400 iterations]\n")
+    (tmp_path / "slurm-302.out").write_text(waited)
+    (tmp_path / "sacct").write_text(
+        "JobID|JobName|User|State|ExitCode|Start|End|NodeList|NNodes\n"
+        "301|one|ann|COMPLETED|0:0|2026-08-01T06:30:00|2026-08-01T07:30:00|n-[a-d]|4\n"
+        "302|two|bob|FAILED|1:0|2026-08-01T06:30:00|2026-08-01T07:39:10|n-[e-h]|4\n".replace(
+            "[a-d]", "a,n-b,n-c,n-d"
+        ).replace("[e-h]", "e,n-f,n-g,n-h")
+    )
+    report = judge(tmp_path, "efgh", "efgh")
+    assert report.incidents[0].failure_class == "ctl.rollout"

@@ -55,3 +55,14 @@ def test_what_is_no_drop(tmp_path: Path, changes: list[Change]) -> None:
 
 def test_one_gpu_is_compared_with_its_peers_elsewhere(tmp_path: Path) -> None:
     assert drops(tmp_path, {(1, 3): LOW}) == []
+
+
+def test_several_nodes_at_once_share_a_cause(tmp_path: Path) -> None:
+    (found,) = drops(tmp_path, {(n, g): LOW for n in (1, 2) for g in range(8)}, nodes=5)
+    assert (found.node, found.fields["spread"], found.nodes) == (None, "part", ("gx-01", "gx-02"))
+
+
+def test_nodes_that_slow_at_different_times_share_none(tmp_path: Path) -> None:
+    late = [change(name, value, 32) for name, value in ((CLOCK, 1245.0), (POWER, 400.0), (UTIL, 99.0))]
+    mixed = {(1, g): LOW for g in range(8)} | {(2, g): late for g in range(8)}
+    assert drops(tmp_path, mixed, nodes=5) == []

@@ -181,3 +181,30 @@ def test_events_of_a_wait_that_is_over_do_not_count(tmp_path: Path) -> None:
     refused = event("Unschedulable", "PodGroup", "sft-1", said, namespace="t")
     assert "sched.unschedulable" in find(load(tmp_path, listing(refused)))
     assert "sched.unschedulable" not in find(load(tmp_path, listing(group, refused)))
+
+
+def test_a_lone_gang_of_which_nobody_says_what_it_lacks(tmp_path: Path) -> None:
+    def group(said: str) -> dict[str, Any]:
+        state = condition("Unschedulable", "True", "NotEnoughResources", said) | {
+            "lastTransitionTime": "2026-08-01T08:00:00Z"
+        }
+        return {
+            "apiVersion": "scheduling.volcano.sh/v1beta1",
+            "kind": "PodGroup",
+            "metadata": {"name": "g1", "namespace": "ml"},
+            "spec": {"minMember": 16, "queue": "r"},
+            "status": {"phase": "Unknown", "running": 15, "conditions": [state]},
+        }
+
+    bare = "1/16 tasks in gang unschedulable: pod group is not ready, 1 Pending, 15 Running, 16 minAvailable"
+    why = f"{bare}. Origin reason is w-15: 0/16 nodes are unavailable: 16 Insufficient nvidia.com/gpu."
+
+    def told(said: str, until: str) -> dict[str, Any]:
+        seen = event("Unschedulable", "PodGroup", "g1", said, until, namespace="ml")
+        return find(load(tmp_path, listing(group(said), seen)))
+
+    (found,) = told(bare, "2026-08-01T09:00:00Z")["sched.gang_partial"]
+    assert (found.job, found.fields["held"], found.fields["needed"], found.node) == ("ml/g1", 15, 16, None)
+    assert "sched.gang_partial" not in told(bare, "2026-08-01T08:02:00Z"), "its controller may still make it whole"
+    stated = told(why, "2026-08-01T09:00:00Z")
+    assert "sched.gang_partial" not in stated and stated["sched.unschedulable"][0].fields["why"] == "insufficient"
