@@ -66,10 +66,10 @@ class Place:
         seen = lambda: {event["reason"] for event in self.list("events")}  # noqa: E731
         self.until(f"events {reasons}", lambda: set(reasons) <= seen())
 
-    def collect(self, form: str) -> Path:
-        """What a person on call would collect, in one of the forms."""
-        out = self.folder / form
-        out.mkdir()
+    def collect(self, form: str, moment: str = "") -> Path:
+        """What a person on call would collect, in one of the forms, at a moment of the test."""
+        out = self.folder / moment / form
+        out.mkdir(parents=True)
         kinds = ",".join(["pods", "jobs", *self.kinds])
         here, pool = ("-n", self.name), ("-l", f"pool={self.name}")
         wide = ",".join(["nodes", *self.cluster_kinds])
@@ -97,8 +97,8 @@ class Place:
             (out / name).write_text(self.cluster.kubectl(*command))
         return out
 
-    def judge(self, form: str) -> Report:
-        return analyze_paths([self.collect(form)])
+    def judge(self, form: str, moment: str = "") -> Report:
+        return analyze_paths([self.collect(form, moment)])
 
     def agreed(self, failure_class: str, requeue: str, *, forms: tuple[str, ...] = FORMS) -> dict[str, Incident]:
         """The first incident of each form of collection; fails unless all of them give this class and advice."""

@@ -7,9 +7,10 @@ import shlex
 
 import pytest
 from services.kubernetes.devices import claim_template, claiming, device_class, resource_slice
-from services.kubernetes.workloads import KUEUE, job, local_queue, pytorch_job, template
+from services.kubernetes.workloads import KUEUE, job, local_queue, native_gang, pytorch_job, template
 from sources.place import FORMS, KUEUE_KINDS, Place, admitted, condition, kueue_place, lost_node, second_waits
 
+NATIVE = "scheduling.k8s.io/v1alpha2"
 pytestmark = [pytest.mark.needs_kubernetes, pytest.mark.xdist_group("kubernetes")]
 
 
@@ -91,6 +92,22 @@ def test_pod_larger_than_any_node(place: Place) -> None:
 
     for form, incident in place.agreed("sch.gang_infeasible", "fix_first").items():
         assert "asks for 16 GPUs" in incident.timeline[0].text, form
+
+
+def test_native_gang_without_room(place: Place) -> None:
+    place.nodes(3)
+    place.kinds = ["podgroups.scheduling.k8s.io", "workloads.scheduling.k8s.io"]
+    place.cluster.apply(*native_gang("first", place.name, 2, template(place.name, 8)))
+    place.until("running", lambda: len(place.pods("Running", "first")) == 2)
+    for form in FORMS:
+        assert place.judge(form, "running").verdict == "no_incident", form
+    place.cluster.apply(*native_gang("second", place.name, 2, template(place.name, 8)))
+    place.until("waits", lambda: condition(place.list(f"{NATIVE}/podgroups"), "PodGroupScheduled", "False"))
+    place.until_events("FailedScheduling")
+
+    for form, incident in place.agreed("sch.quota", "fix_first").items():
+        assert incident.culprit.job == f"{place.name}/second", form
+        assert not place.pods("Running", "second"), "all or none"
 
 
 @pytest.mark.parametrize("fault", ["selector", "taint"])

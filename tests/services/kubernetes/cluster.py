@@ -33,6 +33,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from services.kubernetes.programs import HERE, build
 
 _READY_S = 120.0
+_GATES = "--feature-gates=GenericWorkload=true,GangScheduling=true"
+"""Native pod groups, alpha in 1.36."""
 _STEP_S = 0.1
 _NAMES = {
     "admin": "/O=system:masters/CN=admin",
@@ -249,14 +251,14 @@ class KubernetesCluster:
                 ),
                 *(f"--secure-port={managers}", "--authentication-skip-lookup", "--use-service-account-credentials"),
                 *(f"--service-account-private-key-file={self._key('sa.key')}", f"--root-ca-file={self._key('ca.crt')}"),
-                *("--node-monitor-period=1s", f"--node-monitor-grace-period={self._grace}s"),
+                *("--node-monitor-period=1s", f"--node-monitor-grace-period={self._grace}s", _GATES),
             ],
         )
         self.run(
             "scheduler",
             [
                 *(self._program("kube-scheduler"), f"--kubeconfig={configs['scheduler']}", *tls, *rates),
-                f"--secure-port={schedulers}",
+                *(f"--secure-port={schedulers}", _GATES),
             ],
         )
         self.run(
@@ -297,6 +299,7 @@ class KubernetesCluster:
             *("--service-cluster-ip-range=10.96.0.0/16", "--service-account-issuer=https://kubernetes.default.svc"),
             *(f"--service-account-key-file={self._key('sa.pub')}", "--profiling=false", "--shutdown-delay-duration=0"),
             f"--service-account-signing-key-file={self._key('sa.key')}",
+            *(_GATES, "--runtime-config=scheduling.k8s.io/v1alpha2=true"),
             f"--default-not-ready-toleration-seconds={self._evict_after}",
             f"--default-unreachable-toleration-seconds={self._evict_after}",
         ]

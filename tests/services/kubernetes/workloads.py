@@ -233,3 +233,28 @@ def _ray(pod: dict[str, Any], name: str, *, gpus: bool) -> dict[str, Any]:
 
 def _queued(queue: str) -> dict[str, str]:
     return {"kueue.x-k8s.io/queue-name": queue} if queue else {}
+
+
+def native_gang(name: str, namespace: str, pods: int, pod: dict[str, Any]) -> list[dict[str, Any]]:
+    """A Job whose pods kube-scheduler itself places all or none (alpha in 1.36), with its Workload and PodGroup."""
+    group, api = f"{name}-workers", "scheduling.k8s.io/v1alpha2"
+    policy = {"gang": {"minCount": pods}}
+    meta = {"namespace": namespace}
+    owner = {"apiGroup": "batch", "kind": "Job", "name": name}
+    template_of = {"workload": {"workloadName": name, "podGroupTemplateName": "workers"}}
+    templates = [{"name": "workers", "schedulingPolicy": policy}]
+    return [
+        {
+            "apiVersion": api,
+            "kind": "Workload",
+            "metadata": {**meta, "name": name},
+            "spec": {"controllerRef": owner, "podGroupTemplates": templates},
+        },
+        {
+            "apiVersion": api,
+            "kind": "PodGroup",
+            "metadata": {**meta, "name": group},
+            "spec": {"podGroupTemplateRef": template_of, "schedulingPolicy": policy},
+        },
+        job(name, namespace, pods, {**pod, "spec": {**pod["spec"], "schedulingGroup": {"podGroupName": group}}}),
+    ]
