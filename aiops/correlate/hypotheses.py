@@ -276,7 +276,8 @@ def _leave_unexplained(hypothesis: Hypothesis, scene: Scene, of_class: set[str])
 
 def _suspect(case: Case, failure: FailureClass, causes: list[Finding], scope: JobScope) -> Suspect:
     head = causes[0]
-    suspect = Suspect("gpu" if head.fields.get("same_gpu") else failure.culprit, job=scope.job)
+    kind = "gpu" if head.fields.get("same_gpu") else str(head.fields.get("culprit") or failure.culprit)
+    suspect = Suspect(kind, job=scope.job)
     suspect.members = tuple(head.fields.get("members", ()))
     for finding in causes:
         if finding.fields.get("all_ranks") or suspect.members:

@@ -34,6 +34,10 @@ _HOTTER = 8.0
 _SLOWER = 0.92
 _MUCH_SLOWER = 0.8
 """SM clock against the peers' under load (SCHEDULERS §4.2)."""
+_ROW = 3
+_MOST = 0.6
+_TOGETHER_NS = 900 * 10**9
+"""So many nodes, such a share of all, within this time: a row warms up in minutes, not at once."""
 _LOADED = 50.0
 _BUSY = 80.0
 
@@ -153,7 +157,7 @@ def _thermal(frame: Frame, proof: Proof, hot: np.ndarray | None, compared: _Comp
             result += [findings[row] for row in members]
         else:
             result.append(_node_wide(frame, [(row, findings[row]) for row in members], total))
-    return result
+    return _row_wide(frame, result)
 
 
 def _heat_finding(frame: Frame, proof: Proof, row: int, hot: np.ndarray, hold: int, compared: _Compared) -> Finding:
@@ -217,6 +221,25 @@ def _node_wide(frame: Frame, members: list[tuple[int, Finding]], total: int) -> 
     whole.text = f"{len(members)} of {total} GPUs on {whole.node} are slowed by heat{_compare(dict(whole.fields))}"
     whole.gpu = whole.pci = whole.uuid = None
     return whole
+
+
+def _row_wide(frame: Frame, found: list[Finding]) -> list[Finding]:
+    """Most nodes hot in the same minutes: what cools all of them, and none of them by itself."""
+    whole = sorted((f for f in found if "of" in f.fields and f.node), key=lambda f: (f.first, f.node or ""))
+    nodes = {entity.node for entity in frame.entities if entity.node}
+    if not frame.timed or len(whole) < _ROW or len(whole) < _MOST * len(nodes):
+        return found
+    if whole[-1].first - whole[0].first > _TOGETHER_NS:
+        return found
+    lead = whole[0]
+    lead.text = f"GPUs on {len(whole)} of {len(nodes)} nodes are slowed by heat at once{_compare(dict(lead.fields))}"
+    lead.nodes = tuple(sorted(str(f.node) for f in whole))
+    lead.fields = {**lead.fields, "spread": "fleet", "members": lead.nodes, "culprit": "facility"}
+    lead.evidence = [ref for f in whole[:3] for ref in f.evidence[:2]]
+    lead.last = max(f.last for f in whole)
+    lead.count = sum(f.count for f in whole)
+    lead.node = None
+    return [lead, *(f for f in found if f not in whole)]
 
 
 def _brake(frame: Frame, proof: Proof, braked: np.ndarray | None) -> list[Finding]:

@@ -111,6 +111,8 @@ def _steps(catalog: Catalog, incident: IncidentDraft, nodes: list[str]) -> list[
     name = "replace_node_reset" if best.follows_gpu else best.failure.playbook
     if best.suspect.members and best.suspect.kind == "switch":
         name = "fix_switch"  # also for an NVLink switch of many nodes: no node of them is replaced for it
+    if best.suspect.members and best.suspect.kind == "facility" and best.failure.culprit != "facility":
+        name = "cool_domain"  # heat of a whole row
     steps = list(catalog.playbooks[name].steps)
     wanted = next((str(f.fields["recovery"]) for f in best.causes if f.fields.get("recovery")), "")
     asked = "reboot_node" if "eboot" in wanted else "reset_gpu" if "eset" in wanted else ""

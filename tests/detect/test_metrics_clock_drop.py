@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from metrics_fleet import CLOCK, POWER, REASONS, UTIL, Change, change, find, fleet
+from metrics_fleet import CLOCK, POWER, REASONS, TEMP, UTIL, Change, change, find, fleet
 
+from aiops.config import Settings, default_cache_dir
 from aiops.model import Finding, Role
+from aiops.pipeline import analyze_paths
 
 LIMIT = "DCGM_FI_DEV_POWER_MGMT_LIMIT"
 LOW = [change(CLOCK, 1245.0), change(POWER, 400.0), change(UTIL, 99.0), change(REASONS, 4)]
@@ -66,3 +68,19 @@ def test_nodes_that_slow_at_different_times_share_none(tmp_path: Path) -> None:
     late = [change(name, value, 32) for name, value in ((CLOCK, 1245.0), (POWER, 400.0), (UTIL, 99.0))]
     mixed = {(1, g): LOW for g in range(8)} | {(2, g): late for g in range(8)}
     assert drops(tmp_path, mixed, nodes=5) == []
+
+
+def test_a_row_that_gets_hot_is_the_coolings_matter(tmp_path: Path) -> None:
+    hot = [change(CLOCK, 1200.0), change(TEMP, 87.0), change(REASONS, 0x40)]
+    fleet(tmp_path, all_of(hot, nodes=4), nodes=4)
+    best = analyze_paths([tmp_path], Settings(cache_dir=default_cache_dir())).incidents[0]
+    assert (best.failure_class, best.culprit.kind, best.culprit.node) == ("pwr.thermal_throttle", "facility", None)
+    assert best.requeue.verdict == "same_nodes" and not best.requeue.exclude
+    assert not {a.action.value for a in best.actions} & {"cordon_node", "drain_node", "requeue_excluding_node"}
+
+
+def test_one_hot_node_stays_the_nodes_matter(tmp_path: Path) -> None:
+    hot = [change(CLOCK, 1200.0), change(TEMP, 87.0), change(REASONS, 0x40)]
+    fleet(tmp_path, {(1, g): hot for g in range(8)}, nodes=4)
+    best = analyze_paths([tmp_path], Settings(cache_dir=default_cache_dir())).incidents[0]
+    assert (best.failure_class, best.culprit.node) == ("pwr.thermal_throttle", "gx-01")

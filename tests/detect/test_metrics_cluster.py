@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from metrics_fleet import STEP, T0, add, find
 
+from aiops.config import Settings, default_cache_dir
 from aiops.model import Case, Finding, Role
+from aiops.pipeline import analyze_paths
 
 Row = tuple[str, dict[str, str], Sequence[float | None]]
 
@@ -85,3 +87,11 @@ def test_a_container_that_ended_before_the_window_or_of_another_workload_is_cont
 def test_the_exporters_own_machine_is_not_the_objects_node(tmp_path: Path) -> None:
     (found,) = cluster(tmp_path, *ended("llm-2", 20, "llm")[1:], monitor="monitor-1:8080")
     assert found.node is None
+
+
+def test_a_job_that_trained_through_lost_reports_did_not_fail(tmp_path: Path) -> None:
+    rows = [row for n in range(4) for row in ready(f"gx-{n:02d}", range(10, 18))]
+    cluster(tmp_path, *rows)
+    steps = "".join(f"2026-08-01 08:{i:02d}:00,123 INFO [rank 0] step={i} loss=2.{900 - i}\n" for i in range(50))
+    (tmp_path / "train.log").write_text(steps)
+    assert analyze_paths([tmp_path], Settings(cache_dir=default_cache_dir())).verdict == "no_incident"
