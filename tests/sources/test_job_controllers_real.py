@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from services.kubernetes.workloads import KUEUE, job_set, ray_job, template, train_job, training_runtime
@@ -22,37 +24,27 @@ from sources.place import (
 pytestmark = [pytest.mark.needs_kubernetes, pytest.mark.xdist_group("kubernetes")]
 
 
-def test_quota_of_job_sets(kueue: None, place: Place) -> None:
+Submit = Callable[[Place, str], dict[str, Any]]
+QUEUED: dict[str, tuple[list[str], int, Submit]] = {
+    "jobset": ([JOB_SETS], 2, lambda p, name: job_set(name, p.name, 2, template(p.name, 8), queue="main")),
+    "trainjob": ([TRAIN_JOBS, JOB_SETS], 2, lambda p, name: train_job(name, p.name, 2, "torch", queue="main")),
+    "rayjob": ([RAY_KINDS], 3, lambda p, name: ray_job(name, p.name, 2, template(p.name, 8), queue="main")),
+}
+"""Kind of job -> (kinds to collect, pods of a job of 16 GPUs, a job of that name in the queue)."""
+
+
+@pytest.mark.parametrize("kind", QUEUED)
+def test_quota(kueue: None, place: Place, kind: str) -> None:
+    kinds, pods, submit = QUEUED[kind]
     place.nodes(3)
     kueue_place(place, 16)
-    place.kinds.append(JOB_SETS)
-    place.cluster.apply(job_set("first", place.name, 2, template(place.name, 8), queue="main"))
+    place.kinds += kinds
+    if kind == "trainjob":
+        place.cluster.apply(training_runtime("torch", place.name, template(place.name, 8)))
+    place.cluster.apply(submit(place, "first"))
     admitted(place, 1)
-    place.until("running", lambda: len(place.pods("Running")) == 2)
-    place.cluster.apply(job_set("second", place.name, 2, template(place.name, 8), queue="main"))
-    second_waits(place)
-
-
-def test_quota_of_train_jobs(kueue: None, place: Place) -> None:
-    place.nodes(3)
-    kueue_place(place, 16)
-    place.kinds += [TRAIN_JOBS, JOB_SETS]
-    place.cluster.apply(training_runtime("torch", place.name, template(place.name, 8)))
-    place.cluster.apply(train_job("first", place.name, 2, "torch", queue="main"))
-    admitted(place, 1)
-    place.until("running", lambda: len(place.pods("Running")) == 2)
-    place.cluster.apply(train_job("second", place.name, 2, "torch", queue="main"))
-    second_waits(place)
-
-
-def test_quota_of_ray_jobs(kueue: None, place: Place) -> None:
-    place.nodes(3)
-    kueue_place(place, 16)
-    place.kinds.append(RAY_KINDS)
-    place.cluster.apply(ray_job("first", place.name, 2, template(place.name, 8), queue="main"))
-    admitted(place, 1)
-    place.until("running", lambda: len(place.pods("Running")) == 3)
-    place.cluster.apply(ray_job("second", place.name, 2, template(place.name, 8), queue="main"))
+    place.until("running", lambda: len(place.pods("Running")) == pods)
+    place.cluster.apply(submit(place, "second"))
     second_waits(place)
 
 
