@@ -39,6 +39,7 @@ NODE_STATE = frozenset(
 """What a node shows of itself: trouble of another node does not bring it about."""
 _NAMELESS = frozenset({"sched.walltime", "sched.node_fail"})
 """Their finding's name is a partition or queue, which is not at fault."""
+_OF_ALL = frozenset({"user_code", "config", "data", "storage", "network", "scheduler"})
 _OF_A_PROCESS = frozenset({"user_code", "data", "rank"})
 _BY_PLACE = frozenset({"gpu", "node", "link"})
 
@@ -285,6 +286,8 @@ def _suspect(case: Case, failure: FailureClass, causes: list[Finding], scope: Jo
         suspect.node = suspect.node or finding.node
         if finding.node is not None and finding.node != suspect.node:
             continue
+        if failure.culprit in _OF_ALL and finding.detector == "signals" and len(finding.ranks) > 1:
+            continue  # the same message of several ranks points at none of them
         suspect.pci = suspect.pci or finding.pci
         if finding.pci is not None and finding.pci != suspect.pci:
             continue

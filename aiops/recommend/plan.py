@@ -147,10 +147,21 @@ def _without_repeats(actions: list[PlannedAction]) -> list[PlannedAction]:
             None,
         )
         if twin is None:
-            kept.append(action)
+            kept.append(_without_said(action, kept))
         elif action.action == ActionName.DRAIN_NODE:
             kept[kept.index(twin)] = action
     return kept
+
+
+def _without_said(action: PlannedAction, before: list[PlannedAction]) -> PlannedAction:
+    """Where both schedulers' commands stand, a drain repeats of its cordon only what differs."""
+    cordon = next(
+        (k for k in before if k.action == ActionName.CORDON_NODE and k.target.node == action.target.node), None
+    )
+    if action.action == ActionName.DRAIN_NODE and cordon is not None:
+        action.commands = [c for c in action.commands if c not in cordon.commands]
+        action.undo = [c for c in action.undo if c not in cordon.undo]
+    return action
 
 
 def _nodes_to_leave(incident: IncidentDraft) -> list[str]:
@@ -230,9 +241,10 @@ def _facts(case: Case, incident: IncidentDraft, choice: Choice, nodes: list[str]
 
 
 def _nameless(incident: IncidentDraft) -> str:
-    return (
-        "the storage named in the evidence" if incident.best.failure.culprit == "storage" else "what the evidence names"
-    )
+    if incident.best.failure.culprit != "storage":
+        return "what the evidence names"
+    full = {f.name for f in incident.findings if f.sign == "sto.df_full" and f.name}
+    return full.pop() if len(full) == 1 else "the storage named in the evidence"
 
 
 def _stack(incident: IncidentDraft) -> str | None:

@@ -223,9 +223,10 @@ def _finding_item(finding: Finding, book: _EvidenceBook) -> r.FindingItem:
 
 def entity_of(finding: Finding) -> str:
     """The lane a finding belongs to."""
-    if finding.pci and finding.node:
+    several = len(finding.ranks) > 1  # of which the finding names only the first
+    if finding.pci and finding.node and not several:
         return f"{finding.node} GPU {finding.gpu if finding.gpu is not None else finding.pci}"
-    if finding.rank is not None:
+    if finding.rank is not None and not several:
         return f"rank {finding.rank}"
     if finding.fields.get("domain"):
         return str(finding.fields["domain"])
@@ -245,7 +246,10 @@ def _timeline(draft: IncidentDraft, shown: list[Finding], book: _EvidenceBook) -
     causes = {f.id for f in draft.best.causes}
     effects = {f.id for f in draft.best.explained}
     entries: list[tuple[int, r.TimelineEntry]] = []
+    summed_up = _summed_up(shown, effects)
     for finding in shown:
+        if finding.id in summed_up:
+            continue
         if finding.first == NO_TIME and finding.id not in causes:
             continue
         unknown = finding.first == NO_TIME or (finding.id in causes and finding.inexact and first_effect != NO_TIME)
@@ -274,6 +278,22 @@ def _timeline(draft: IncidentDraft, shown: list[Finding], book: _EvidenceBook) -
     if len(entries) > _MOST_TIMELINE:
         entries = [*entries[: _MOST_TIMELINE - 1], entries[-1]]
     return [entry for _, entry in entries]
+
+
+_SUMS = frozenset({"collective.all_entered", "job.died"})
+"""Signs that only sum up what others say."""
+
+
+def _summed_up(shown: list[Finding], effects: set[str]) -> set[str]:
+    """Effects that sum up others of the same lines: the timeline tells those."""
+    told = [(f.first, {(ref.source, ref.offset) for ref in f.evidence}) for f in shown if f.sign not in _SUMS]
+    return {
+        f.id
+        for f in shown
+        if f.sign in _SUMS
+        and f.id in effects
+        and any(first == f.first and lines >= {(ref.source, ref.offset) for ref in f.evidence} for first, lines in told)
+    }
 
 
 _SAME = re.compile(r"^(?:rank \d+|a process(?: on \S+)?|Xid \d+) ")

@@ -250,7 +250,7 @@ def action_name(action: Action, exclude: Sequence[str] = ()) -> str:
     gpu = f"GPU {which} of {node}" if which is not None else f"the GPU of {node}" if target.node else "the GPU"
     what = target.node or (job if target.job else "further")
     return _ACTIONS[action.action.value].format(
-        node=node, job=job, gpu=gpu, what=what, bad=listing(exclude) or "the bad nodes"
+        node=node, job=job, gpu=gpu, what=what, bad=listing(exclude) or "the node at fault"
     )
 
 
@@ -282,7 +282,9 @@ def requeue(choice: Requeue, job: str | None) -> str:
     """``requeue job 81234 without gpu-r07-n03``."""
     what = f"job {job}" if job else "the job"
     if choice.verdict == "exclude_nodes":
-        return f"requeue {what} without {listing(choice.exclude, 8) or 'the bad nodes'}"
+        if not choice.exclude:
+            return f"requeue {what} only without the node at fault"
+        return f"requeue {what} without {listing(choice.exclude, 8)}"
     return {
         "same_nodes": f"requeue {what} on the same nodes",
         "fix_first": f"requeue {what} only after the fix",
@@ -302,7 +304,7 @@ def checkpoint(choice: CheckpointChoice) -> str:
 def requeue_reason(choice: Requeue) -> str:
     """The verdict and its reason: ``exclude gpu-r07-n03: the fault is one GPU``."""
     verdict = {
-        "exclude_nodes": f"exclude {listing(choice.exclude, 8) or 'the bad nodes'}",
+        "exclude_nodes": f"exclude {listing(choice.exclude, 8) or 'the node at fault'}",
         "same_nodes": "same nodes",
         "fix_first": "fix first",
         "not_needed": "not needed",
@@ -355,7 +357,7 @@ def impact_facts(impact: Impact) -> list[tuple[str, str]]:
     facts: list[tuple[str, str]] = []
     if impact.gpus is not None:
         facts.append(("Hit", count(impact.gpus, "GPU")))
-    if impact.gpu_hours_lost is not None:
+    if impact.gpu_hours_lost is not None and round(impact.gpu_hours_lost, 1):
         cost = f", cost {impact.cost:,.2f}" if impact.cost is not None else ""
         facts.append(("Lost", f"{impact.gpu_hours_lost:,.1f} GPU-hours{cost}"))
     if impact.started:
@@ -400,7 +402,7 @@ def _with_line(source: str, line: int | None) -> str:
 
 def problems(report: Report) -> str:
     """One line about what could not be read, for the top of the page; empty if all was read."""
-    found = report.coverage.problems
+    found = [item for item in report.coverage.problems if not item.reason.startswith("the same content as ")]
     if not found:
         return ""
     more = f" (and {count(len(found) - 1, 'more problem')})" if len(found) > 1 else ""

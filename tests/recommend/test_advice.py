@@ -132,3 +132,39 @@ def test_evidence_is_cited_once() -> None:
         incident = analyze_paths([_FIXTURES / name / "bundle"]).incidents[0]
         for cited in [a.evidence for a in incident.actions] + [e.evidence for e in incident.timeline]:
             assert len(cited) == len(set(cited))
+
+
+def test_the_same_message_of_several_ranks_names_none_of_them() -> None:
+    incident = analyze_paths([_FIXTURES / "user-oom" / "bundle"]).incidents[0]
+    assert incident.culprit.kind == "user_code" and incident.culprit.rank is None and incident.culprit.gpu is None
+    assert incident.culprit.node == "granite-h2"
+
+
+def test_the_timeline_tells_no_line_twice() -> None:
+    incident = analyze_paths([_FIXTURES / "xid79-slurm" / "bundle"]).incidents[0]
+    texts = [entry.text for entry in incident.timeline]
+    assert any("63 ranks gave up waiting" in text for text in texts)
+    assert not any("no rank stands out as missing" in text for text in texts)
+
+
+def test_a_drain_repeats_nothing_of_its_cordon(tmp_path: Path) -> None:
+    incident = _first(
+        tmp_path,
+        kern__log="May  1 10:00:00 n7 kernel: NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, "
+        "GPU has fallen off the bus.\n",
+    )
+    cordon, drain = (next(a for a in incident.actions if a.action.value == f"{w}_node") for w in ("cordon", "drain"))
+    assert len(cordon.commands) == 2 and [c.split()[:2] for c in drain.commands] == [["kubectl", "drain"]]
+
+
+def test_the_full_file_system_is_named(tmp_path: Path) -> None:
+    incident = _first(
+        tmp_path,
+        train__log='[rank0]: Traceback (most recent call last):\n[rank0]:   File "/app/t.py", line 7, in save\n'
+        "[rank0]: OSError: [Errno 28] No space left on device\n",
+        df__txt="Filesystem 1K-blocks Used Available Use% Mounted on\n"
+        "/dev/loop3 65536 65536 0 100% /snap/core20/1974\n"
+        "10.3.0.2:/export/ckpt    42949672960 42949649408     23552 100% /data/ckpt\n",
+    )
+    assert incident.failure_class == "sto.full"
+    assert incident.actions[0].why == "Free space or raise the quota of /data/ckpt."
