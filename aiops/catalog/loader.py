@@ -49,6 +49,7 @@ _FAILURE_KEYS = {
     "test",
     "prior",
     "explains_death",
+    "stops_job",
 }
 _SIGN_KEYS = {"sign", "where", "weight", "on", "within", "expected", "why", "despite_success", "requeue"}
 _STEP_KEYS = {"action", "why", "needs", "risk", "approval", "check", "by"}
@@ -275,6 +276,7 @@ def _failure(path: Path, entry: Mapping[str, Any], groups: Mapping[str, list[Any
         remedy=str(entry.get("remedy", "")),
         prior=float(entry.get("prior", 0.0)),
         explains_death=bool(entry.get("explains_death", True)),
+        stops_job=_number(path, what, "stops_job", entry.get("stops_job", 0.0)),
         file=path.name,
     )
 

@@ -109,6 +109,8 @@ class FailureClass:
     """What mends it, in a sentence or two; playbooks put it where they say ``{fix}`` or ``{where}``."""
     explains_death: bool = True
     """False for conditions that harm no running job by themselves."""
+    stops_job: float = 0.0
+    """Seconds after its last sign within which a job that it hits has stopped; 0 if jobs may run on for long."""
 
     file: str = ""
 

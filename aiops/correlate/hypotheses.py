@@ -22,6 +22,8 @@ UNEXPLAINED = 0.25
 """Share of the weight of the strongest finding left unexplained that is taken off."""
 FIRST = 1.0
 LATE = 1.5
+OUTLIVED = 8.0
+"""Taken off a fault that stops its job at once, where the job went on: it was another job's, or none's."""
 HARMLESS = 1.5
 """Taken off a condition that ends no job, where a job ended."""
 AFTERMATH_MARGIN_S = 30.0
@@ -69,6 +71,9 @@ def build_hypotheses(
     hypotheses = []
     merged = _merge_places(signs)
     scene = Scene(findings, scope, _strongest(merged), clock_uncertainty(case))
+    for key, pairs in merged.items():
+        if scene.survived(catalog.failures[key[0]], [finding for _, finding in pairs]):
+            scene.outlived.update(f.id for weight, f in pairs if weight >= scene.strongest[f.id])
     of_class: dict[str, set[str]] = {}
     for key, pairs in merged.items():
         of_class.setdefault(key[0], set()).update(finding.id for _, finding in pairs)
@@ -232,7 +237,11 @@ def _contradict(hypothesis: Hypothesis, scene: Scene) -> None:
     if not hypothesis.failure.explains_death:
         return
     end = max((f.last for f in hypothesis.causes if f.last != NO_TIME), default=NO_TIME)
-    if end != NO_TIME and scene.progress and not scene.died:
+    if survived := scene.survived(hypothesis.failure, hypothesis.causes):
+        why = f"it stops a job within minutes, and this job began later and trained, up to {survived:.0f} s after it"
+        hypothesis.terms.append(Term("contradicted", -OUTLIVED, why, tuple(f.id for f in scene.progress)))
+        hypothesis.against.append(why)
+    elif end != NO_TIME and scene.progress and not scene.died:
         beyond = (max(f.last for f in scene.progress) - end) / 1e9
         if beyond > 120:
             why = f"training went on for {beyond:.0f} s after it"
@@ -266,7 +275,7 @@ def _would_show(case: Case, suspect: Suspect, kind: str) -> str:
 def _leave_unexplained(hypothesis: Hypothesis, scene: Scene, of_class: set[str]) -> None:
     """``of_class`` are the signs of the same class, on other machines as well: those are the same fault."""
     own = {f.id for f in hypothesis.causes} | {f.id for f in hypothesis.explained} | of_class
-    left = [f for f in scene.signs if f.id not in own]
+    left = [f for f in scene.signs if f.id not in own and f.id not in scene.outlived]
     if not left:
         return
     worst = max(left, key=lambda f: (scene.strongest[f.id], f.id))

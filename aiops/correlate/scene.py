@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
-from aiops.catalog.model import Sign
+from aiops.catalog.model import FailureClass, Sign
 from aiops.correlate.clocks import Apart
 from aiops.correlate.model import JobScope
 from aiops.correlate.scope import in_scope, shows_failure
 from aiops.model.event import NO_TIME, Severity
 from aiops.model.finding import Finding, Role
 
+_HOUR = 3600.0
+_NEAR_HOUR = 600.0
+"""Sources without a time zone are read as UTC: a distance this close to whole hours may be none at all."""
 _RIVAL = 2.0
 """Weight from which a sign may be the cause instead."""
 
@@ -26,6 +29,8 @@ class Scene:
     strongest: Mapping[str, float]
     """Id of a finding -> the highest weight that any class gives to it."""
     apart: Apart
+    outlived: set[str] = field(default_factory=set)
+    """Ids of findings that are best a sign of a fault which the job demonstrably survived."""
 
     @cached_property
     def near(self) -> list[Finding]:
@@ -70,10 +75,27 @@ class Scene:
         """Findings that say until when training went on."""
         return [f for f in self.findings if f.sign == "train.progress" and f.last != NO_TIME]
 
+    def survived(self, failure: FailureClass, causes: list[Finding]) -> float:
+        """Seconds for which training went on after a fault of a kind that stops its job; 0 if it need not have survived.
+
+        Only a fault before the first step counts: a job that a fault stopped may have been started again within its output.
+        """
+        end = max((f.last for f in causes if f.last != NO_TIME), default=NO_TIME)
+        began = min((f.first for f in self.progress if f.first != NO_TIME), default=NO_TIME)
+        if not failure.stops_job or NO_TIME in (end, began) or any(f.inexact for f in causes):
+            return 0.0
+        beyond = (max(f.last for f in self.progress) - end) / 1e9
+        shifted = beyond > _HOUR - _NEAR_HOUR and abs(beyond - round(beyond / _HOUR) * _HOUR) < _NEAR_HOUR
+        return beyond if (began - end) / 1e9 > failure.stops_job and not shifted else 0.0
+
     @cached_property
     def rivals(self) -> list[Finding]:
         """Findings that may be the cause instead and whose time is known."""
-        return [f for f in self.signs if self.strongest[f.id] >= _RIVAL and f.first != NO_TIME and not f.inexact]
+        return [
+            f
+            for f in self.signs
+            if self.strongest[f.id] >= _RIVAL and f.first != NO_TIME and not f.inexact and f.id not in self.outlived
+        ]
 
     @cached_property
     def signs(self) -> list[Finding]:
