@@ -24,6 +24,11 @@ from aiops.model.finding import Finding, Role
 _GRES = re.compile(r"gres/gpu count repor(?:ted lower than configured(?: \((\d{1,5}) < (\d{1,5})\))?|$)")
 _MEMORY = re.compile(r"Low RealMemory(?: \(reported:(\d{1,12}) < [\d.]+% of configured:(\d{1,12})\))?")
 _KILL = re.compile(r"Kill task failed")
+_LAUNCH = re.compile(r"launch failed|JobLaunchFailure|^Prolog$")
+"""Why a job is held or ended whose prolog failed; it has no nodes any more that would tell which."""
+_SEVERAL = 3
+_TOGETHER_NS = 900 * 1_000_000_000
+_WROTE = "What the script wrote: `prolog failed: rc:… output:…` in slurmd.log of the node"
 _SCRIPT = re.compile(r"^(?:Prolog|Epilog) error$|^batch job complete failure$")
 _NEAR_NS = 900 * 1_000_000_000
 
@@ -51,6 +56,8 @@ def detect_slurm_nodes(case: Case, quotes: Quotes, states: Mapping[str, NodeStat
         if sign is None or (sign in ("sched.node_fail", "sched.node_reboot") and name in told):
             continue
         here = [job.id for job in users.get(name, ()) if _during(job.fields, state)] or waiting.get(name, [])
+        if sign == "sched.prolog_failed":
+            here = here or [job.id for job in jobs if _LAUNCH.search(job.reason or "")]
         ours = bool(here) or not jobs
         # Nodes that matter to nobody here are summed up by their reason.
         alone = ours and sign != "sched.node_drained"
@@ -68,7 +75,27 @@ def detect_slurm_nodes(case: Case, quotes: Quotes, states: Mapping[str, NodeStat
             group.role, group.severity = Role.CONTEXT, Severity.WARNING
         for ref in state.quote(quotes):
             group.note(ref, ts=state.since, node=name)
-    return list(_finish(groups))
+    return _script_at_fault(list(_finish(groups)))
+
+
+def _script_at_fault(findings: list[Finding]) -> list[Finding]:
+    """A prolog that fails on several nodes within minutes is the script's fault, or of what it needs: no node is blamed."""
+    failed = [f for f in findings if f.sign == "sched.prolog_failed" and f.role == Role.ROOT and f.node]
+    times = sorted(f.first for f in failed if f.first != NO_TIME)
+    for finding in failed:
+        finding.fields = {**finding.fields, "spread": "one", "open": (_WROTE,)}
+    if len(failed) < _SEVERAL or (times and times[-1] - times[0] > _TOGETHER_NS):
+        return findings
+    lead = min(failed, key=lambda f: (f.first == NO_TIME, f.first, f.node or ""))
+    lead.nodes = tuple(sorted(str(f.node) for f in failed))
+    lead.text = (
+        f"The prolog or epilog failed on {len(failed)} nodes within minutes ({listing(lead.nodes)}), which were drained"
+    )
+    lead.fields = {**lead.fields, "spread": "several"}
+    lead.evidence = [ref for f in failed[:3] for ref in f.evidence[:1]]
+    lead.job = lead.job if len({f.job for f in failed}) == 1 else None
+    lead.count, lead.node, lead.name = len(failed), None, None
+    return [f for f in findings if f is lead or f not in failed]
 
 
 def _sign(state: NodeState) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from detect.scheduler_case import find, load, one
 
-from aiops.model import Role
+from aiops.model import Finding, Role
 
 HEAD = "JobID|JobName|User|Account|QOS|Partition|State|ExitCode|Submit|Start|End|Elapsed|Timelimit|AllocTRES|NodeList\n"
 
@@ -279,3 +279,19 @@ def test_orders_in_names_and_comments_change_nothing(tmp_path: Path) -> None:
     text = waiting("Priority") + ("   Comment=SYSTEM: NodeName=g03 State=DOWN Reason=hw JobState=NODE_FAIL\n")
     found = find(load(tmp_path, text, sacct(row("91", "COMPLETED", name="drain g03 now NODE_FAIL"))))
     assert set(found) == {"sched.pending", "sched.job_completed"}
+
+
+def test_a_prolog_that_fails_everywhere_is_the_scripts_fault(tmp_path: Path) -> None:
+    def told(*nodes: str) -> Finding:
+        head = "REASON               USER      TIMESTAMP           NODELIST\n"
+        out = "".join(f"Prolog error         slurm     2026-08-01T08:00:0{i}  {name}\n" for i, name in enumerate(nodes))
+        held = "             JOBID PARTITION     NAME     USER ST       TIME  NODES NODELIST(REASON)\n"
+        held += "               700       gpu       pt      ana PD       0:00      4 (launch failed requeued held)\n"
+        return one(load(tmp_path, head + out, held), "sched.prolog_failed")
+
+    several = told("n1", "n2", "n3", "n4")
+    assert (several.node, several.role, several.fields["spread"]) == (None, Role.ROOT, "several")
+    assert several.nodes == ("n1", "n2", "n3", "n4")
+    alone = told("n2")
+    assert (alone.node, alone.role, alone.fields["spread"]) == ("n2", Role.ROOT, "one")
+    assert any("slurmd.log" in question for question in alone.fields["open"])
