@@ -138,14 +138,19 @@ def _desync(case: Case, timeouts: list[Event]) -> Finding | None:
     return None
 
 
+def _named(event: Event) -> list[int]:
+    return [int(number) for number in re.findall(r"\d{1,9}", str(event.fields.get("ranks", "")))]
+
+
 def _missing(
     case: Case, timeouts: list[Event], gloo: list[Event], lagging: list[Event]
 ) -> tuple[list[int], str, list[Event]]:
     """Ranks that never entered the collective, how that is known, and the proof."""
-    for event in lagging:
-        named = [int(number) for number in re.findall(r"\d{1,9}", str(event.fields.get("ranks", "")))]
-        if named:
-            return sorted(set(named)), "the process group names them", [event]
+    told = [event for event in lagging if _named(event)]
+    # Horovod gives each rank a line of its own
+    one = [event for at, event in enumerate(told) if event.source == told[0].source and event.line == told[0].line + at]
+    if one:
+        return sorted({rank for event in one for rank in _named(event)}), "the process group names them", one[:3]
     for behind in (_behind(case, timeouts), last_operations(case), ras(case)):
         if behind[0]:
             return behind

@@ -123,3 +123,13 @@ def test_rank_0_is_busy_only_while_the_others_wait_for_it(tmp_path: Path) -> Non
     trained = "2026-08-01 08:09:50,000 INFO [rank 0] step=1 loss=2.1"
     assert "collective.rank0_busy" not in signs(tmp_path, busy, trained, *waiting)
     assert "collective.rank0_busy" not in signs(tmp_path, busy, "2026-08-01 08:09:50,000 INFO [rank 1] ready")
+
+
+def test_horovod_names_each_missing_rank_on_a_line(tmp_path: Path) -> None:
+    stall = (
+        "[2026-08-01 08:10:11.412119: W horovod/common/stall_inspector.cc:107] One or more tensors were submitted to be "
+        "reduced, gathered or broadcasted by subset of ranks"
+    )
+    names = "[DistributedOptimizer_Allreduce/cond/HorovodAllreduce_grads_0]"
+    told = ["[1,0]<stderr>:" + line for line in (stall, "Missing ranks:", f"5: {names}", f"6!: {names}")]
+    assert signs(tmp_path, *told, *told)["collective.missing_rank"].ranks == (5, 6)
