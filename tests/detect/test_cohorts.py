@@ -70,3 +70,11 @@ def test_machines_of_another_job_show_that_the_change_matters(tmp_path: Path) ->
     )
     report = judge(tmp_path, "efgh", "efgh")
     assert report.incidents[0].failure_class == "ctl.rollout"
+
+
+def test_a_change_does_not_explain_the_programs_own_mistake(tmp_path: Path) -> None:
+    trace = '[rank{n}]: Traceback (most recent call last):\n[rank{n}]:   File "/w/a.py", line 4, in <module>\n'
+    trace += "[rank{n}]:     x = d['tok']\n[rank{n}]: KeyError: 'tok'\n"
+    (tmp_path / "train.log").write_text("".join(trace.replace("{n}", str(n)) for n in range(8)))
+    report = judge(tmp_path, "efgh", "")
+    assert report.incidents[0].failure_class == "usr.exception"
