@@ -54,8 +54,11 @@ def find(frame: Frame, proof: Proof) -> list[Finding]:
         if name is not None:
             nodes.setdefault(name, []).append(int(row))
     busy = util >= _BUSY
+    low = _low_at_end(clock, busy)
     fallen: dict[str, int] = {}
     for name, rows in nodes.items():
+        if low[rows].sum() < _SHARE * len(rows):
+            continue
         starts = [start for row in rows if (start := _start(frame, row, clock, busy, power, limit)) is not None]
         together = _together(starts, len(rows))
         if together is not None:
@@ -68,6 +71,18 @@ def find(frame: Frame, proof: Proof) -> list[Finding]:
         return []  # some nodes at several times: neither one supply nor one node
     spread = "node" if len(alike) == 1 else "fleet" if len(alike) >= _SHARE * len(nodes) else "part"
     return [_finding(frame, proof, nodes, alike, clock, power, limit, spread)]
+
+
+def _low_at_end(clock: np.ndarray, busy: np.ndarray) -> np.ndarray:
+    """[GPU], whether the last clock under load is far below the highest: all that a closer look is worth for."""
+    import numpy as np
+
+    loaded = busy & ~np.isnan(clock)
+    column = clock.shape[1] - 1 - np.argmax(loaded[:, ::-1], axis=1)
+    last = clock[np.arange(len(clock)), column]
+    highest = np.max(clock, axis=1, where=loaded, initial=0.0)
+    found: np.ndarray = last < _DROP * highest
+    return found
 
 
 def _together(starts: list[int], gpus: int) -> int | None:
