@@ -172,11 +172,21 @@ def _together(case: Case, boots: list[_Boot]) -> list[Finding]:
                     last=group[-1][0],
                     nodes=nodes,
                     count=len(nodes),
-                    fields={"measured": True, "affected": len(nodes)},
+                    fields=_domain(case, nodes),
                     evidence=quotes(case, events),
                 )
             ]
     return []
+
+
+def _domain(case: Case, nodes: tuple[str, ...]) -> dict[str, object]:
+    """The nodes that hang on what failed, and whether there are others to run on."""
+    return {
+        "measured": True,
+        "affected": len(nodes),
+        "members": tuple(sorted(nodes)),
+        "elsewhere": bool(set(case.topology.nodes) - set(nodes)),
+    }
 
 
 def _without_power(case: Case) -> list[Finding]:
@@ -206,7 +216,7 @@ def _without_power(case: Case) -> list[Finding]:
                 last=last,
                 nodes=nodes,
                 count=len(nodes),
-                fields={"measured": True, "affected": len(nodes)},
+                fields=_domain(case, nodes),
                 evidence=quotes(case, events),
             )
         ]

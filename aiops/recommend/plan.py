@@ -180,6 +180,8 @@ def _requeue(incident: IncidentDraft, nodes: list[str]) -> tuple[str, str]:
     verdict = "exclude_nodes" if incident.best.follows_gpu else _own_requeue(incident) or incident.best.failure.requeue
     suspect = incident.best.suspect
     if verdict == "exclude_nodes" and suspect.members:
+        if nodes and not suspect.name:
+            return verdict, f"{len(nodes)} nodes failed together; run on others until what they share is repaired."
         if nodes:
             return verdict, f"{len(nodes)} nodes hang on {_domain(incident)}; run outside of it until it is repaired."
         return (
@@ -398,8 +400,20 @@ def describe_suspect(suspect: Suspect) -> str:
     where = f" on {suspect.node}" if suspect.node else ""
     if parts:
         return f"{', '.join(parts)}{where}"
-    if suspect.node:
-        return suspect.node
-    if suspect.kind == "scheduler" and not suspect.name and suspect.job:
-        return f"job {suspect.job}"
-    return suspect.name or ("configuration" if suspect.kind == "config" else suspect.kind.replace("_", " "))
+    if suspect.kind in _NO_MACHINE:
+        # the node is only where it showed
+        if suspect.kind == "scheduler" and not suspect.name and suspect.job:
+            return f"job {suspect.job}"
+        return suspect.name or f"{_NO_MACHINE[suspect.kind]}{where}"
+    return suspect.node or suspect.name or suspect.kind.replace("_", " ")
+
+
+_NO_MACHINE = {
+    "user_code": "user code",
+    "config": "configuration",
+    "data": "data",
+    "storage": "storage",
+    "network": "network",
+    "scheduler": "scheduler",
+    "facility": "facility",
+}

@@ -31,7 +31,9 @@ def build_impact(case: Case, draft: IncidentDraft, plan: Plan, settings: Setting
             f.first
             for f in draft.findings
             if f.role == Role.ECHO
-            and not f.sign.startswith("metric.")  # a curve shows it to those who look; nobody is told
+            # a curve or a recording shows it to those who look; nobody is told
+            and not f.sign.startswith("metric.")
+            and "timed_out" not in f.fields
             and f.first != NO_TIME
             and not f.inexact
             and f.first >= started

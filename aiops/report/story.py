@@ -94,8 +94,11 @@ def narrative(incident: r.Incident, draft: IncidentDraft) -> str:
 
 def _culprit(suspect: Suspect) -> str:
     """``GPU 3, rank 35 on fjord-021``, or ``the network`` where nothing has a name."""
+    if suspect.kind == "scheduler":  # a job that waits or had to make room is not at fault
+        return f"the scheduler ({suspect.name})" if suspect.name else "the scheduler"
     name = describe_suspect(suspect)
-    return f"the {name}" if name in ("configuration", "data", "facility", "network", "scheduler", "storage") else name
+    common = name.split(" on ")[0] in ("configuration", "data", "facility", "network", "storage")
+    return f"the {name}" if common else name
 
 
 def _back(choice: r.Requeue) -> str:

@@ -168,3 +168,31 @@ def test_the_full_file_system_is_named(tmp_path: Path) -> None:
     )
     assert incident.failure_class == "sto.full"
     assert incident.actions[0].why == "Free space or raise the quota of /data/ckpt."
+
+
+def test_a_job_that_lost_its_rack_goes_back_without_the_rack() -> None:
+    incident = analyze_paths([_FIXTURES / "pdu-trip" / "bundle"]).incidents[0]
+    assert incident.requeue.exclude == ["kelp-r7-01", "kelp-r7-02", "kelp-r7-03", "kelp-r7-04"]
+    assert not any(a.action.value in ("drain_node", "cordon_node", "reboot_node") for a in incident.actions)
+    assert "At fault is the facility." in incident.narrative.text
+
+
+@pytest.mark.parametrize(
+    ("name", "node", "named"),
+    [("image-pull", "n18", "registry.example.net"), ("kill-task-failed", "wren-1", "train.py:244")],
+)
+def test_the_node_where_it_showed_is_not_called_at_fault(name: str, node: str, named: str) -> None:
+    incident = analyze_paths([_FIXTURES / name / "bundle"]).incidents[0]
+    blamed = incident.narrative.text.split("At fault is ")[1].split(". ")[0]
+    assert named in incident.title and named in blamed and node not in incident.title + blamed
+
+
+def test_a_preempted_job_is_not_called_at_fault() -> None:
+    incident = analyze_paths([_FIXTURES / "preempted-slurm" / "bundle"]).incidents[0]
+    assert "At fault is the scheduler." in incident.narrative.text
+
+
+def test_a_recording_of_the_hang_is_no_notice_of_it() -> None:
+    impact = analyze_paths([_FIXTURES / "recorder-silent-rank" / "bundle"]).incidents[0].impact
+    seconds = words.seconds_between(impact.started, impact.detected)
+    assert seconds is not None and seconds > 590  # the watchdog told of it
