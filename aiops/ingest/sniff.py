@@ -35,6 +35,10 @@ SCANNED = frozenset({"kernel", "training", "scheduler", "text"})
 """Kinds whose lines are scanned for signals."""
 
 _NO_LEVEL = rb"(?!(?i:" + "|".join(LEVELS.split()).encode() + rb") )"
+_BARE_KERNEL_LINE = re.compile(
+    rb"(?m)^(?:NVRM|nvidia-nvswitch\d*|pcieport [0-9a-f:.]+|mlx5_core [0-9a-f:.]+|EDAC \w+|mce|amdgpu [0-9a-f:.]+): "
+)
+"""As ``dmesg -t`` and ``journalctl -o cat`` print what GPUs, links and memory have to say."""
 _KERNEL_LINE = re.compile(
     rb"^(?:[A-Za-z][\w.-]{0,60}: )?(?:<\d+>(?:1 )?)?(?:[a-z]{3,8} *:[a-z]{3,6} *: )?"
     rb"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)? " + _NO_LEVEL + rb"[\w.-]+ [\w.@/()-]+(?:\[\d+\])?: "
@@ -138,4 +142,9 @@ def sniff(head: bytes, documents: tuple[tuple[str, Callable[[bytes], str | None]
         return Sniffed("training", "log", f"it says {said!r} and {kernel} of {lines} lines are those of a system log")
     if kernel:
         return Sniffed("kernel", "syslog", f"{kernel} of {lines} sampled lines begin like those of a system log")
+    bare = len(_BARE_KERNEL_LINE.findall(head))
+    if bare * 2 > lines:
+        return Sniffed(
+            "kernel", "syslog", f"{bare} of {lines} sampled lines are messages of the kernel without a stamp"
+        )
     return Sniffed("text", "", "no known form")

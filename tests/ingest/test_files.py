@@ -209,3 +209,21 @@ def test_a_message_in_quotes_is_no_quotation(tmp_path: Path, line: str, quoted: 
     (tmp_path / "case.yaml").write_text("files:\n  - {path: a.log, kind: training}\n")
     with read(tmp_path) as case:
         assert {event.quoted for event in case.events} == {quoted}
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n", "kernel"),
+        (
+            "mlx5_core 0000:c1:00.0: Link down\npcieport 0000:40:01.1: AER: Uncorrected (Fatal) error received\n",
+            "kernel",
+        ),
+        ("step=1 loss=2.0\nNVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n", "training"),
+        ("see the NVRM: Xid lines of that day\n", "text"),
+    ],
+)
+def test_kernel_messages_without_a_stamp_are_a_kernel_log(tmp_path: Path, text: str, kind: str) -> None:
+    (tmp_path / "pasted").write_text(text)
+    with read(tmp_path) as case:
+        assert [source.kind for source in case.sources] == [kind]
