@@ -189,7 +189,7 @@ def _others(
     found: list[IncidentDraft] = []
     for h in hypotheses:
         own = h.failure.hardware and h.suspect.node and h.suspect.node not in places and h.causes[0].id not in used
-        if not own or h.causes[0].severity < Severity.FATAL:
+        if not own or h.outlived or h.causes[0].severity < Severity.FATAL:
             continue
         places.add(h.suspect.node)
         rivals = [o for o in hypotheses if o is not h and o.suspect.node == h.suspect.node and o not in taken]

@@ -72,7 +72,8 @@ def build_hypotheses(
     merged = _merge_places(signs)
     scene = Scene(findings, scope, _strongest(merged), clock_uncertainty(case))
     for key, pairs in merged.items():
-        if scene.survived(catalog.failures[key[0]], [finding for _, finding in pairs]):
+        failure = catalog.failures[key[0]]
+        if scene.refuted(failure) or scene.survived(failure, [finding for _, finding in pairs]):
             scene.outlived.update(f.id for weight, f in pairs if weight >= scene.strongest[f.id])
     of_class: dict[str, set[str]] = {}
     for key, pairs in merged.items():
@@ -239,6 +240,7 @@ def _contradict(hypothesis: Hypothesis, scene: Scene) -> None:
     end = max((f.last for f in hypothesis.causes if f.last != NO_TIME), default=NO_TIME)
     if survived := scene.survived(hypothesis.failure, hypothesis.causes):
         why = f"it stops a job within minutes, and this job began later and trained, up to {survived:.0f} s after it"
+        hypothesis.outlived = True
         hypothesis.terms.append(Term("contradicted", -OUTLIVED, why, tuple(f.id for f in scene.progress)))
         hypothesis.against.append(why)
     elif end != NO_TIME and scene.progress and not scene.died:

@@ -52,6 +52,8 @@ class Hypothesis:
     confidence: float = 0.0
     unseen: list[str] = field(default_factory=list)
     """What was not collected of the suspect although it was of its peers, in words."""
+    outlived: bool = False
+    """It stops a job at once, and this job began after it and trained."""
 
     @property
     def follows_gpu(self) -> bool:

@@ -16,6 +16,8 @@ from aiops.model.finding import Finding, Role
 _HOUR = 3600.0
 _NEAR_HOUR = 600.0
 """Sources without a time zone are read as UTC: a distance this close to whole hours may be none at all."""
+_DECISIVE = 6.0
+"""Weight from which a contradiction settles that a class is not the cause."""
 _RIVAL = 2.0
 """Weight from which a sign may be the cause instead."""
 
@@ -30,7 +32,8 @@ class Scene:
     """Id of a finding -> the highest weight that any class gives to it."""
     apart: Apart
     outlived: set[str] = field(default_factory=set)
-    """Ids of findings that are best a sign of a fault which the job demonstrably survived."""
+    """Ids of findings that are best a sign of a fault which the job survived, or which something decisive speaks against:
+    that no other hypothesis explains them says nothing."""
 
     @cached_property
     def near(self) -> list[Finding]:
@@ -74,6 +77,10 @@ class Scene:
     def progress(self) -> list[Finding]:
         """Findings that say until when training went on."""
         return [f for f in self.findings if f.sign == "train.progress" and f.last != NO_TIME]
+
+    def refuted(self, failure: FailureClass) -> bool:
+        """Something that speaks decisively against a class is there."""
+        return any(sign.weight >= _DECISIVE and any(self.matching(sign)) for sign in failure.contradicts)
 
     def survived(self, failure: FailureClass, causes: list[Finding]) -> float:
         """Seconds for which training went on after a fault of a kind that stops its job; 0 if it need not have survived.

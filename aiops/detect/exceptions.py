@@ -38,7 +38,8 @@ def detect(case: Case, catalog: Catalog) -> list[Finding]:
     """``py.exception`` for each distinct exception.
 
     Fields: ``type``, ``message``, ``file``, ``line``, ``function`` (the user's frame), ``ranks``, ``in_loader``, ``signals``
-    (signals that hit inside the traceback), ``survived`` (the rank went on training afterwards), ``all_ranks``.
+    (signals that hit inside the traceback), ``survived`` (the rank went on training afterwards), ``all_ranks``, ``own`` (the program's
+    own error: nothing in it tells of another fault).
     Role: ``echo`` for exceptions that only report another process' end, ``context`` if a signal names the cause more
     precisely or the run went on, else ``root``. An exception inside one rank's data loader is ``data.exception``.
     """
@@ -117,6 +118,7 @@ def _finding(
             "signals": inside,
             "survived": survived,
             "all_ranks": everywhere,
+            "own": role == Role.ROOT,
             "ranks": len(ranks),
         },
         evidence=[_quote(case, stack) for stack in _distinct(group)[:3]],

@@ -19,28 +19,44 @@ ERROR = (
 )
 
 
-def report_of(tmp_path: Path, fault: str) -> Report:
-    lines = [
-        f"n{1 + r // 8}:4{r:03d}:5{r:03d} [{r % 8}] NCCL INFO comm 0x1 rank {r} nranks 16 cudaDev {r % 8} busId 8{r % 8}000 - Init COMPLETE"
-        for r in range(16)
-    ]
-    lines += [STEP.format(clock=f"14:1{s}:00", r=0, s=s) for s in range(4)]
-    lines += [line.format(r=r) for r in range(16) for line in ERROR]
+OWNER = "[rank4]: RuntimeError: CUDA error: uncorrectable ECC error encountered"
+
+
+def report_of(tmp_path: Path, record: str, *, owner: bool = False, timed: bool = True) -> Report:
+    """A job of two nodes, dead of one error on all ranks or of a CUDA error on the ``owner`` of n1's GPU 4."""
+    init = (
+        "n{n}:4{r:03d}:5{r:03d} [{d}] NCCL INFO comm 0x1 rank {r} nranks 16 cudaDev {d} busId 8{d}000 - Init COMPLETE"
+    )
+    lines = [init.format(n=1 + r // 8, r=r, d=r % 8) for r in range(16)]
+    if timed:
+        lines += [STEP.format(clock=f"14:1{s}:00", r=0, s=s) for s in range(4)]
+    lines += [OWNER] if owner else [line.format(r=r) for r in range(16) for line in ERROR]
     (tmp_path / "out.log").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    (tmp_path / "dmesg").write_text(LINK.format(clock=fault) + "\n", encoding="utf-8")
+    (tmp_path / "dmesg").write_text(record + "\n", encoding="utf-8")
     return analyze_paths([tmp_path], Settings())
 
 
 def test_fault_before_the_job_blames_no_node(tmp_path: Path) -> None:
-    incident = report_of(tmp_path, "10:41:00").incidents[0]
+    incident = report_of(tmp_path, LINK.format(clock="10:41:00")).incidents[0]
     assert incident.failure_class == "usr.exception"
     assert incident.requeue.exclude == []
 
 
-@pytest.mark.parametrize("fault", ["14:13:00", "14:12:00"])
-def test_fault_of_the_run_itself_still_counts(tmp_path: Path, fault: str) -> None:
-    assert report_of(tmp_path, fault).incidents[0].failure_class == "mem.contained"
+def test_panic_before_the_job_is_no_second_incident(tmp_path: Path) -> None:
+    record = "Apr 14 04:41:00 n1 kernel: Kernel panic - not syncing: Fatal exception in interrupt"
+    assert [i.failure_class for i in report_of(tmp_path, record).incidents] == ["usr.exception"]
+
+
+@pytest.mark.parametrize("clock", ["14:13:00", "14:12:00"])
+def test_fault_of_the_run_itself_still_counts(tmp_path: Path, clock: str) -> None:
+    assert report_of(tmp_path, LINK.format(clock=clock), owner=True).incidents[0].failure_class == "mem.contained"
 
 
 def test_distance_of_whole_hours_may_be_a_time_zone(tmp_path: Path) -> None:
-    assert report_of(tmp_path, "06:13:00").incidents[0].failure_class == "mem.contained"
+    assert report_of(tmp_path, LINK.format(clock="06:13:00"), owner=True).incidents[0].failure_class == "mem.contained"
+
+
+def test_one_error_on_all_gpus_is_not_of_the_one_with_a_contained_fault(tmp_path: Path) -> None:
+    incident = report_of(tmp_path, LINK.format(clock="10:41:00"), timed=False).incidents[0]
+    assert incident.failure_class == "usr.exception"
+    assert incident.requeue.exclude == []
