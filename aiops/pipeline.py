@@ -70,7 +70,9 @@ def _analyze_jobs(
 
     parts = []
     for files in jobs:
-        with open_case(paths, settings, progress, leave_out=files.others, job=files.job) as part:
+        with open_case(
+            paths, settings, progress, leave_out=files.others, job=files.job if files.known else None
+        ) as part:
             parts.append((files.job, analyze(part, settings, progress)))
     whole = Report(verdict="no_incident", coverage=build_coverage(case, [], []))
     return merge_reports(redact_report(whole)[0].coverage, parts)

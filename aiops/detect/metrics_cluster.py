@@ -54,6 +54,8 @@ class _Pods:
     node: dict[Pod, str] = field(default_factory=dict)
     owner: dict[Pod, str] = field(default_factory=dict)
     gpus: set[Pod] = field(default_factory=set)
+    holders: set[tuple[Pod, str]] = field(default_factory=set)
+    """Containers that hold GPUs; one beside them that ends, such as a log shipper, ends no training."""
     seen: set[Pod] = field(default_factory=set)
     stated: frozenset[str] = frozenset()
     """Pods that the rest of the case names as those of a job."""
@@ -122,6 +124,7 @@ def _pods(case: Case, blocks: list[SeriesBlock]) -> _Pods:
                     found.owner.setdefault(pod, owner)
                 if name in _WANTS and "gpu" in _label(entity, "resource"):
                     found.gpus.add(pod)
+                    found.holders.add((pod, _label(entity, "container")))
     return found
 
 
@@ -236,9 +239,10 @@ def _ended(case: Case, block: SeriesBlock, proof: Proof, pods: _Pods) -> Iterato
             if waits and timed and (len(held) < 3 or held[-1] < len(block.times) - 2):
                 continue  # it was pulled or set up in the end
             told.add((sign, pod))
-            ours = pods.of_job(pod) and (not past or waits)
             node = pods.node.get(pod) or entity.node
             container = _label(entity, "container")
+            beside = bool(container) and pod in pods.gpus and (pod, container) not in pods.holders
+            ours = pods.of_job(pod) and (not past or waits) and not (beside and sign == "sched.oom_killed")
             who = f"Container {container} of pod {pod[0]}/{pod[1]}" if container else f"Pod {pod[0]}/{pod[1]}"
             yield Finding(
                 sign=sign,

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from aiops.ingest.kubernetes_owners import direct_gang
-from aiops.ingest.outputs import same_work
+from aiops.ingest.outputs import hosts_of_outputs, same_work
 from aiops.model.case import Case, Source
 
 MOST_JOBS = 8
@@ -41,6 +41,8 @@ class JobFiles:
     """Files of output."""
     others: tuple[str, ...]
     """What only other jobs have: names of files, and folders with ``/`` at their end."""
+    known: bool = True
+    """``job`` is a job's id; else there is no record of any job, and it is the name of the file that a run printed."""
 
 
 def files_of_jobs(case: Case) -> list[JobFiles]:
@@ -53,18 +55,35 @@ def files_of_jobs(case: Case) -> list[JobFiles]:
     for source in case.sources:
         if source.kind == "training" and (job := _job_of(source, case, pods)):
             logs.setdefault(job, []).append(source)
+    known = bool(logs or case.jobs)
+    if not known:
+        logs = {source.name: [source] for source in _runs(case)}
     if not 1 < len(logs) <= MOST_JOBS:
         return []
-    nodes = {job: _nodes(case, job, sources) for job, sources in logs.items()}
+    hosts = hosts_of_outputs(case)
+    nodes = {
+        job: _nodes(case, job, sources) | {host for source in sources for host in hosts.get(source.index, ())}
+        for job, sources in logs.items()
+    }
     if _earlier_runs(case, set(logs)):
         return []
     if not all(nodes.values()) or sum(map(len, nodes.values())) > len(set().union(*nodes.values())):
         return []
     own = {job: _own(case, job, logs, nodes) for job in logs}
     return [
-        JobFiles(job, len(logs[job]), tuple(sorted(set().union(*(own[other] for other in own if other != job)))))
+        JobFiles(job, len(logs[job]), tuple(sorted(set().union(*(own[other] for other in own if other != job)))), known)
         for job in sorted(logs)
     ]
+
+
+def _runs(case: Case) -> list[Source]:
+    """Outputs that each tell where a rank 0 was: several of them are several runs, whoever started them."""
+    first = {
+        event.source
+        for row in case.events.by_signal().get("nccl.init_rank", ())
+        if str((event := case.events[row]).fields["rank"]) == "0"
+    }
+    return [source for source in case.sources if source.kind == "training" and source.index in first]
 
 
 def _earlier_runs(case: Case, ids: set[str]) -> bool:

@@ -89,7 +89,7 @@ def join_outputs(case: Case) -> None:
     outputs = [source for source in case.sources if source.kind == "training"]
     if len(jobs) < 2 or len(outputs) < 2 or any(source.job for source in outputs):
         return
-    stated, hosts = _stated(case), _hosts(case)
+    stated, hosts = _stated(case), hosts_of_outputs(case)
     found: dict[int, str] = {}
     for source in outputs:
         job = stated.get(source.index) or _by_name(source)
@@ -117,7 +117,8 @@ def _by_name(source: Source) -> str | None:
     return match[1] if match else None
 
 
-def _hosts(case: Case) -> dict[int, set[str]]:
+def hosts_of_outputs(case: Case) -> dict[int, set[str]]:
+    """Hosts that each output names where its ranks start, by source."""
     found: dict[int, set[str]] = {}
     for row in case.events.by_signal().get("nccl.init_rank", ()):
         event = case.events[row]

@@ -23,7 +23,7 @@ def merge_reports(coverage: r.CoverageReport, parts: list[tuple[str, r.Report]])
                 merged.incidents.append(incident)
             seen.add(key)
     jobs = [job for job, _ in parts]
-    told = [f"the logs are of {len(jobs)} jobs that share no node ({', '.join(jobs)}): each is judged by itself"]
+    told = [f"the logs are of {len(jobs)} runs that share no node ({', '.join(jobs)}): each is judged by itself"]
     for job, report in parts:
         told += [f"{job}: {note}" for note in report.coverage.notes if note not in coverage.notes]
         coverage.series += [curve for curve in report.coverage.series if curve not in coverage.series]

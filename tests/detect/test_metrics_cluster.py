@@ -95,3 +95,13 @@ def test_a_job_that_trained_through_lost_reports_did_not_fail(tmp_path: Path) ->
     steps = "".join(f"2026-08-01 08:{i:02d}:00,123 INFO [rank 0] step={i} loss=2.{900 - i}\n" for i in range(50))
     (tmp_path / "train.log").write_text(steps)
     assert analyze_paths([tmp_path], Settings(cache_dir=default_cache_dir())).verdict == "no_incident"
+
+
+def test_a_container_beside_the_one_with_the_gpus_ends_no_training(tmp_path: Path) -> None:
+    limits = "kube_pod_container_resource_limits"
+    gpu: Row = (
+        limits,
+        {"namespace": "t", "pod": "llm-2", "container": "train", "resource": "nvidia_com_gpu"},
+        [8.0] * 30,
+    )
+    assert [f.role for f in cluster(tmp_path, gpu, *ended("llm-2", 20, "llm"))] == [Role.CONTEXT]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from aiops.config import Settings, default_cache_dir
 from aiops.pipeline import analyze_paths
 
@@ -63,3 +65,14 @@ def test_an_earlier_attempt_of_the_same_work_is_read_with_it(tmp_path: Path) -> 
     again = "302|esm-c|ann|FAILED|1:0|2026-08-01T07:00:00|2026-08-01T07:03:00|c[5-6]|2\n"
     report = judge(tmp_path, first + again, first=quota, second=unread)
     assert report.incidents[0].failure_class == "sto.quota"
+
+
+@pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
+def test_two_runs_of_which_no_scheduler_tells(tmp_path: Path, names: tuple[str, str]) -> None:
+    error = "[rank3]: torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered\n"
+    (tmp_path / f"{names[0]}.out").write_text(DONE)
+    (tmp_path / f"{names[1]}.out").write_text(start("c5", "c6") + error)
+    report = analyze_paths([tmp_path], Settings(cache_dir=default_cache_dir()))
+    best = report.incidents[0]
+    assert (best.failure_class, best.culprit.node, best.culprit.gpu) == ("mem.dbe_uncontained", "c6", 1)
+    assert best.culprit.job is None and best.requeue.exclude == ["c6"]
