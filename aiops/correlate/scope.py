@@ -8,7 +8,7 @@ from typing import Any
 
 from aiops.correlate.model import JobScope
 from aiops.detect.scheduler_slurm_places import node_states, nodes_of_choice, waits_for_a_limit
-from aiops.ingest.outputs import judged, went_wrong
+from aiops.ingest.outputs import hosts_of_outputs, judged, went_wrong
 from aiops.model.case import Case, Job
 from aiops.model.event import NO_TIME, Severity
 from aiops.model.finding import Finding, Role
@@ -17,6 +17,8 @@ from aiops.model.finding import Finding, Role
 def find_scope(case: Case) -> JobScope:
     """The job whose output was collected; without output the one job, or the one that went wrong last."""
     nodes = {place.node for place in case.topology.ranks.values() if place.node}
+    if nodes:  # of an earlier attempt as well
+        nodes |= set().union(*hosts_of_outputs(case).values()) & set(case.topology.nodes)
     pods = {place.pod for place in case.topology.ranks.values() if place.pod}
     if not nodes:
         kinds = {source.index: source.kind for source in case.sources}

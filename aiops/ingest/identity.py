@@ -44,6 +44,7 @@ def join_identities(case: Case, pending: Pending) -> None:
         match = _WORLD.search(events[row].text)
         if match and int(match[1]) > 1:
             topology.world_size = max(topology.world_size or 0, int(match[1]))
+    _place_by_attempt(case, rows.get("nccl.init_rank", []))
     join_placements(case, rows)
     join_diagnosed_gpus(case)
     _from_launchers(case, rows)
@@ -76,6 +77,32 @@ def _in_order_of_jobs(case: Case, rows: list[int]) -> list[int]:
         return rows
     order = {job.id: number for number, job in enumerate(sorted(case.jobs, key=urgency), 1)}
     return sorted(rows, key=lambda row: order.get(case.sources[case.events[row].source].job or "", 0))
+
+
+def _place_by_attempt(case: Case, rows: list[int]) -> None:
+    """Give lines of a rank that ran on several hosts in turn the host of their own attempt: the topology knows the last one."""
+    starts: dict[tuple[int, int], list[tuple[int, str]]] = {}
+    hosts: dict[int, set[str]] = {}
+    largest = max((int(case.events[row].fields["nranks"]) for row in rows), default=0)
+    for row in rows:
+        event = case.events[row]
+        head = _PROCESS.search(event.text, 0, 400)
+        if head is None or int(event.fields["nranks"]) < largest:
+            continue
+        rank = int(event.fields["rank"])
+        starts.setdefault((event.source, rank), []).append((event.line, head[1]))
+        hosts.setdefault(rank, set()).add(head[1])
+    moved = {rank for rank, names in hosts.items() if len(names) > 1}
+    if not moved:
+        return
+    for row in range(len(case.events)):
+        event = case.events[row]
+        if event.rank not in moved or event.node is not None:
+            continue
+        own = starts.get((event.source, event.rank or 0), [])
+        before = max((start for start in own if start[0] <= event.line), default=None)
+        if before is not None and is_host_name(before[1]):
+            case.events.move(row, node=before[1])
 
 
 def _note_comm(

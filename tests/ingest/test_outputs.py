@@ -76,3 +76,12 @@ def test_two_runs_of_which_no_scheduler_tells(tmp_path: Path, names: tuple[str, 
     best = report.incidents[0]
     assert (best.failure_class, best.culprit.node, best.culprit.gpu) == ("mem.dbe_uncontained", "c6", 1)
     assert best.culprit.job is None and best.requeue.exclude == ["c6"]
+
+
+def test_an_error_of_an_earlier_attempt_is_of_the_host_that_it_ran_on_then(tmp_path: Path) -> None:
+    error = "[rank3]: torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered\n"
+    again = "".join(f" iteration {n}/ 400 | lm loss: 2.1E+00 |\n" for n in range(10, 90, 10))
+    (tmp_path / "slurm-95.out").write_text(start("c1", "c2") + error + start("c1", "c9") + again)
+    report = analyze_paths([tmp_path], Settings(cache_dir=default_cache_dir()))
+    assert all("c9" not in (i.culprit.node, *i.requeue.exclude) for i in report.incidents)
+    assert report.incidents and report.incidents[0].culprit.node == "c2"
