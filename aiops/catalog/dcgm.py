@@ -74,9 +74,13 @@ def metric_names() -> MetricNames:
     return MetricNames(fields, metrics, columns, smi)
 
 
+_LONGEST = 200
+"""Characters of a header that are looked at; every known one is far shorter."""
+
+
 def column_key(header: str) -> str:
     """A CSV header as the catalog writes it: ``utilization.gpu [%]`` becomes ``utilization_gpu``."""
-    bare = re.sub(r"\s*[\[(].*?[\])]", "", header.strip().strip('"').lstrip("\ufeff").lower())
+    bare = re.sub(r"\s*[\[(].*?[\])]", "", header[:_LONGEST].strip().strip('"').lstrip("\ufeff").lower())
     return re.sub(r"[^a-z0-9]+", "_", bare).strip("_")
 
 

@@ -10,7 +10,7 @@ from aiops.detect.memory_growth import memory_growth
 from aiops.detect.node_health import corrected_storms, false_alarms, lost_device_access
 from aiops.detect.oom import oom_kills
 from aiops.detect.reboots import reboots
-from aiops.ingest.hostlist import expand_hostlist
+from aiops.ingest.hostlist import hosts_in
 from aiops.model.case import Case
 from aiops.model.event import Event, Severity
 from aiops.model.finding import Finding, Role
@@ -106,7 +106,7 @@ def _trained_after(case: Case, event: Event) -> bool:
 def _not_responding(case: Case) -> list[Finding]:
     by_node: dict[str, list[Event]] = {}
     for event in evidence_rows(case, "slurm.node_not_responding"):
-        for node in expand_hostlist(re.sub(r"[^\w.,\[\]-]", "", str(event.fields["nodes"]))):
+        for node in hosts_in(re.sub(r"[^\w.,\[\]-]", "", str(event.fields["nodes"]))):
             by_node.setdefault(node, []).append(event)
     findings = []
     for node, events in by_node.items():

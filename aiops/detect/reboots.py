@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from aiops.detect.evidence import evidence_rows, in_time, inexact, known, quotes, span
-from aiops.ingest.hostlist import expand_hostlist
+from aiops.ingest.hostlist import hosts_in
 from aiops.model.case import Case
 from aiops.model.event import NO_TIME, Event, Severity
 from aiops.model.finding import Finding, Role
@@ -195,7 +195,7 @@ def _without_power(case: Case) -> list[Finding]:
     lost = [
         (event.ts, node, event)
         for event in evidence_rows(case, "slurm.node_not_responding")
-        for node in expand_hostlist(re.sub(r"[^\w.,\[\]-]", "", str(event.fields["nodes"])))
+        for node in hosts_in(re.sub(r"[^\w.,\[\]-]", "", str(event.fields["nodes"])))
         if known(event)
     ]
     lost.sort(key=lambda one: (one[0], one[1]))

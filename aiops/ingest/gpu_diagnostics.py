@@ -22,20 +22,22 @@ _JSON = re.compile(rb'"DCGM (?:GPU )?Diagnostic"\s*:|"Health Monitor Report"')
 _JSON_START = re.compile(rb"(?:\xef\xbb\xbf)?(?:[^{}\n]{0,200}\n){0,4}\s*\{")
 """A document, after a prompt or the name of the host at most."""
 _TABLE = re.compile(rb"^\| (?:Diagnostic +\| Result +\||Health Monitor Report +)", re.MULTILINE)
-_TABLE_LINE = re.compile(rb"^\s*(?:[|+].*|Successfully ran diagnostic.*|\s*)\r?$")
+_TABLE_LINE = re.compile(rb"^\s*(?:[|+].*|Successfully ran diagnostic.*)?\r?$")
 _TOOL = re.compile(
     r"(?<![^-_./! ])(?:dcgmi?|diag(?:nostics?)?|health|check|gpu|level|[rl]?[1-4]|json|out(?:put)?|before|after)(?=[-_. ]|$)",
     re.IGNORECASE,
 )
 _BAD = {"fail": Severity.ERROR, "failure": Severity.ERROR, "warn": Severity.WARNING, "warning": Severity.WARNING}
 _GPU = re.compile(r"\bGPU ?(\d{1,3})\b")
-_GPU_LIST = re.compile(r"^(fail|warn)\w*\s*-\s*(all|GPUs?: *[\d, ]+)", re.IGNORECASE)
+_GPU_LIST = re.compile(r"^(fail|warn)\w{0,20}\s{0,9}-\s{0,9}(all|GPUs?:[\d, ]+)", re.IGNORECASE)
 _RESULT = re.compile(r"^(?:GPU ?(\d{1,3}): *)?(pass|fail|warn|skip|not run)\w*\b", re.IGNORECASE)
 _WARNING = re.compile(r"^(?:Warning|Error)(?:: *(?:GPU ?(\d{1,3}))?)?$", re.IGNORECASE)
 _HEAD = 65_536
 _DEPTH = 6
 _MOST = 2_000
 _TEXT = 400
+_MESSAGE = 1000
+"""Characters kept of a message; each is searched for the words of every error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +163,7 @@ def _test_json(test: Mapping[str, Any]) -> Iterator[_Failure]:
         warnings = told or [None] if isinstance(told, list) else [told]
         for warning in warnings:
             said = warning if isinstance(warning, dict) else {"warning": warning}
-            message = str(said.get("warning") or "")[:1000]
+            message = str(said.get("warning") or "")[:_MESSAGE]
             named = _GPU.search(message)
             own: list[int | None] = [*gpus] or [int(named[1]) if named else None]
             for gpu in own:
@@ -191,6 +193,11 @@ def _int(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**6 else None
 
 
+def _index(text: str) -> int | None:
+    """Number of a GPU; `int` refuses thousands of digits."""
+    return int(text) if text.isdecimal() and len(text) < 5 else None
+
+
 def _health_json(document: Any) -> Iterator[_Failure]:
     body = document.get("body") if isinstance(document, dict) else None
     groups = body.get("GPU") if isinstance(body, dict) else None
@@ -204,7 +211,7 @@ def _health_json(document: Any) -> Iterator[_Failure]:
                     message = " ".join(
                         str(part.get("value", part) if isinstance(part, dict) else part) for part in parts
                     )
-                    yield _Failure(system, status, int(number) if number.isdecimal() else None, message[:1000])
+                    yield _Failure(system, status, _index(number), message[:_MESSAGE])
 
 
 def _children(value: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -283,7 +290,7 @@ def _diag_table(lines: list[str]) -> Iterator[_Failure]:
 
 def _joined(parts: list[str]) -> str:
     """A message that a table broke into cells: between words until DCGM 3, anywhere since."""
-    ways = " ".join(parts), "".join(parts)
+    ways = " ".join(parts)[:_MESSAGE], "".join(parts)[:_MESSAGE]
     return next((way for way in ways if error_of(None, way) is not None), ways[0])
 
 
@@ -295,7 +302,9 @@ def _health_table(lines: list[str]) -> Iterator[_Failure]:
 
     def closed() -> Iterator[_Failure]:
         if open_ is not None:
-            yield _Failure(open_[0], open_[1], open_[2], _joined(parts)[:1000], open_[3], lines[open_[3] - 1].strip())
+            yield _Failure(
+                open_[0], open_[1], open_[2], _joined(parts)[:_MESSAGE], open_[3], lines[open_[3] - 1].strip()
+            )
 
     for number, left, right in _cells(lines):
         depth = len(left) - len(left.lstrip())
@@ -310,7 +319,7 @@ def _health_table(lines: list[str]) -> Iterator[_Failure]:
         if "->" not in left:
             group = name
         elif group.startswith("GPU") and name.isdecimal():
-            gpu = int(name)
+            gpu = _index(name)
         elif group.startswith("GPU") and depth > 1 and name != "Errors" and right.lower() in _BAD:
             open_ = name[:80], right.lower(), gpu, number
     yield from closed()

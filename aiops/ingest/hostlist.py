@@ -11,6 +11,8 @@ from collections.abc import Iterator
 
 MAX_NAMES = 100_000
 _MAX_DEPTH = 8
+_LONGEST = 255
+"""Characters of a name, as long as a host's may be: without an end, a long text and one range fill the memory."""
 _RANGE = re.compile(r"^(\d{1,18})-(\d{1,18})$", re.ASCII)
 
 
@@ -22,7 +24,8 @@ def expand_hostlist(text: str, limit: int = MAX_NAMES) -> list[str]:
     """Names of a host list in written order, without repetitions.
 
     Raises:
-        HostlistError: brackets do not match, a range runs backwards, or there are more than ``limit`` names.
+        HostlistError: brackets do not match, a range runs backwards, a name is longer than a host's may be, or there
+            are more than ``limit`` names.
     """
     names: dict[str, None] = {}
     for item in _split(text):
@@ -31,6 +34,14 @@ def expand_hostlist(text: str, limit: int = MAX_NAMES) -> list[str]:
         if len(names) > limit:
             raise HostlistError(f"more than {limit} names")
     return list(names)
+
+
+def hosts_in(text: str, limit: int = MAX_NAMES) -> list[str]:
+    """As `expand_hostlist`, for text of a log, which may be cut off or forged: nothing where that would fail."""
+    try:
+        return expand_hostlist(text, limit)
+    except HostlistError:
+        return []
 
 
 def _split(text: str) -> Iterator[str]:
@@ -61,16 +72,22 @@ def _expand(item: str, limit: int, depth: int) -> list[str]:
     while at < len(item):
         opening = item.find("[", at)
         if opening < 0:
-            return [name + item[at:] for name in names]
+            return _joined(names, item[at:], [""])
         closing = _closing(item, opening)
         head = item[at:opening]
         choices = _group(item[opening + 1 : closing], limit, depth)
         # Checked before the product is built, so that hostile text costs nothing.
         if len(names) * len(choices) > limit:
             raise HostlistError(f"more than {limit} names")
-        names = [name + head + choice for name in names for choice in choices]
+        names = _joined(names, head, choices)
         at = closing + 1
     return names
+
+
+def _joined(names: list[str], middle: str, ends: list[str]) -> list[str]:
+    if len(middle) + max(map(len, names)) + max(map(len, ends)) > _LONGEST:
+        raise HostlistError(f"a name of more than {_LONGEST} characters")
+    return [name + middle + end for name in names for end in ends]
 
 
 def _closing(item: str, opening: int) -> int:

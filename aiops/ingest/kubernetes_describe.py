@@ -21,10 +21,9 @@ _TELLING = re.compile(
     r"^(?:Namespace|Labels|Annotations|API Version|Kind|Roles|Selector|Node|Priority|Events|Status|Spec|Provisioner):",
     re.M,
 )
-_RULER = re.compile(r"[\s-]*-{2}[\s-]*")
 _WORD_TAIL = re.compile(r"^(\w+)")
 _ZONE_TIME = re.compile(r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d [+-]\d{4}")
-_POD_COUNTS = re.compile(r"(\d+) Active(?: \(\d+ Ready\))? / (\d+) Succeeded / (\d+) Failed")
+_POD_COUNTS = re.compile(r"(?<!\d)(\d{1,9}) Active(?: \(\d{1,9} Ready\))? / (\d{1,9}) Succeeded / (\d{1,9}) Failed")
 _LISTS = frozenset(
     {
         "conditions", "podSets", "podSetAssignments", "flavors", "resourceGroups", "admissionChecks", "ownerReferences",
@@ -123,7 +122,7 @@ def _rows(entry: _Entry) -> Iterator[tuple[dict[str, str], int]]:
         return
     columns = columns_of(entry.texts[0][1])
     for number, line in entry.texts[1:]:
-        if not _RULER.fullmatch(line):
+        if line.strip("- \t") or "--" not in line:  # not the ruler
             yield row_of(line, columns), number
 
 

@@ -21,7 +21,7 @@ FORMATS = ("nvidia-smi dmon", "dcgmi dmon")
 _SMI = re.compile(r"^#\s*(?:date\s+)?(?:time\s+)?gpu\s+\S", re.IGNORECASE)
 _SMI_UNITS = re.compile(r"^#.*\bidx\b", re.IGNORECASE)
 _DCGM = re.compile(r"^#\s*Entity\s+\S")
-_DCGM_UNITS = re.compile(r"^\s*#?\s*I[Dd](?:\s|$)")
+_DCGM_UNITS = re.compile(r"^\s*(?:#\s*)?I[Dd](?:\s|$)")
 _DCGM_ROW = re.compile(r"^\s*GPU\s+(\d{1,4})(?:\s+LINK\s+(\d{1,3}))?(?=\s|$)")
 _OTHER_ENTITY = re.compile(r"^\s*(?:GPU-I|GPU-CI|GPU_I|GPU_CI|CPU|Core|Switch|SW|Link|ConnectX)\s+\d")
 _SMI_COLUMNS = {

@@ -41,6 +41,8 @@ _RECOVERY = {"none": 0.0, "reset": 1.0, "reboot": 2.0, "drain p2p": 3.0, "drain 
 """``nvmlGpuRecoveryAction_t`` of ``nvml.h``, in the words of nvidia-smi."""
 _DEPTH = 12
 _TEXT = 200
+_MOST_DOCUMENTS = 10_000
+"""XML documents read of one file: a week of ``-l 60``."""
 
 
 @dataclass(slots=True)
@@ -218,8 +220,14 @@ def _text(text: str, outside: list[tuple[int, str]]) -> Iterator[_Dump]:
 
 def _xml(builder: SeriesBuilder, data: bytes) -> Iterator[_Dump]:
     starts = [match.start() for match in _XML_START.finditer(data)] or [0]
+    if len(starts) > _MOST_DOCUMENTS:
+        builder.problem(f"{len(starts)} documents: only the last {_MOST_DOCUMENTS} are read")
+        del starts[:-_MOST_DOCUMENTS]
+    before, counted = 0, 0
     for start, end in zip(starts, [*starts[1:], len(data)], strict=True):
-        yield _XmlDump(builder, data[start:end], data.count(b"\n", 0, start)).dump
+        before += data.count(b"\n", counted, start)
+        counted = start
+        yield _XmlDump(builder, data[start:end], before).dump
 
 
 class _XmlDump:
@@ -243,6 +251,8 @@ class _XmlDump:
             builder.problem(f"line {line}: not valid XML, what stands before it is kept: {problem}", line)
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
+        if len(self._path) > 4 * _DEPTH:  # nothing of the driver is; the path is looked at for each element
+            raise ValueError("its elements are nested too deeply")
         self._path.append(name)
         self._words.clear()
         if self._path[1:] == ["gpu"]:

@@ -45,6 +45,10 @@ _MAX_LINES_TO_HEADER = 12
 _TEXT_LIMIT = 400
 
 
+_MOST_NAMES = 5_000_000
+"""Names of nodes kept of the jobs of one file: 50,000 jobs of 100 nodes. A few letters can stand for 100,000 of them."""
+
+
 def sniff_slurm(head: bytes) -> str | None:
     """Format of Slurm command output, told by its first bytes, or ``None``.
 
@@ -83,6 +87,8 @@ class _Reader:
         self._source = source
         self._case = case
         self._records: dict[str, list[JobRecord]] = {}
+        self._names = 0
+        self._last: tuple[str, ...] = ()
 
     def _problem(self, reason: str, line: int | None) -> None:
         self._case.coverage.problems.append(Problem(self._source.name, reason, line))
@@ -203,8 +209,18 @@ class _Reader:
 
     def _job(self, record: JobRecord) -> None:
         record.source = self._source.index
+        if record.nodes is not self._last:  # equal lists are one tuple, and cost nothing
+            self._names += len(record.nodes)
+        if self._names > _MOST_NAMES:
+            if self._names - len(record.nodes) <= _MOST_NAMES:
+                self._problem(
+                    f"more than {_MOST_NAMES} names of nodes: those of the jobs from here on are left out", record.line
+                )
+            record.nodes = ()
         self._records.setdefault(record.id, []).append(record)
-        self._known(record.nodes)
+        if record.nodes is not self._last:
+            self._known(record.nodes)
+        self._last = record.nodes
 
     def _known(self, nodes: Iterable[str]) -> None:
         topology = self._case.topology

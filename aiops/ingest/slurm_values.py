@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from calendar import timegm
+from functools import lru_cache
 
 from aiops.ingest.hostlist import HostlistError, expand_hostlist
 from aiops.model.entity import is_host_name
@@ -190,6 +191,7 @@ def gpu_count(text: str) -> int | None:
     return next((number for kind, number in found if not kind), None) or sum(number for kind, number in found if kind)
 
 
+@lru_cache(maxsize=64)
 def node_names(text: str) -> tuple[str, ...]:
     """Names of a node list; empty for Slurm's words for "no nodes".
 

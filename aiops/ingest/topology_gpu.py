@@ -8,10 +8,10 @@ from aiops.ingest.console import host_of_output
 from aiops.ingest.prefix import ANSI
 from aiops.ingest.topology_lines import TopologyFile
 
-_HEAD = re.compile(rb"^[ \t]*(?:\x1b\[[\d;]*m)*[ \t]*GPU0[ \t]", re.MULTILINE)
+_HEAD = re.compile(rb"^[ \t]*+(?:\x1b\[[\d;]*m)*+[ \t]*+GPU0[ \t]", re.MULTILINE)
 _ROW = re.compile(rb"^GPU0[ \t]+X[ \t]", re.MULTILINE)
 _MATRIX_LINE = re.compile(
-    rb"^\s*(?:\x1b\[[\d;]*m)*\s*(?:GPU|NIC|mlx)\w*[ \t:]|^\s*(?:X|SYS|NODE|PHB|PXB|PIX|NV#|Legend|NIC Legend)\b|^\s*$"
+    rb"^\s*+(?:\x1b\[[\d;]*m)*+\s*+(?:GPU|NIC|mlx)\w*+[ \t:]|^\s*(?:X|SYS|NODE|PHB|PXB|PIX|NV#|Legend|NIC Legend)\b|^\s*$"
 )
 _CELL = re.compile(r"X|SYS|NODE|PHB|PXB|PIX|NV\d{1,3}|N/A|C2C")
 _DEVICE = re.compile(r"(GPU\d{1,3}|NIC\d{1,3}|mlx\d_\w{1,20})$")

@@ -13,7 +13,7 @@ from aiops.model.finding import EvidenceRef
 
 _LINE = re.compile(rb"^[ \t]*(?:SwitchName|BlockName)=\S", re.IGNORECASE | re.MULTILINE)
 _OTHER = re.compile(
-    rb"^[ \t]*(?!#|\s*$|(?:SwitchName|BlockName|BlockSizes|BlockLevels|AggregatedBlock|Topology)\b)\S.*=", re.I | re.M
+    rb"^[ \t]*+(?!#|\s*$|(?:SwitchName|BlockName|BlockSizes|BlockLevels|AggregatedBlock|Topology)\b)\S.*=", re.I | re.M
 )
 _YAML = re.compile(rb"^[ \t]*- +topology:[ \t]*\S", re.MULTILINE)
 _YAML_KIND = re.compile(rb"^[ \t]+(?:tree|block|flat|ring|torus3d):", re.MULTILINE)

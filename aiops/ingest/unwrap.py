@@ -25,7 +25,7 @@ _CRI = re.compile(
     re.S,
 )
 _LABELLED_JSON = re.compile(rb"(\[pod/[\w.-]{1,253}/[\w.-]{1,253}\] (?:\d{4}-\d\d-\d\dT[\d:.]{8,18}Z )?)(\{.*)", re.S)
-_DMESG_FIELD = re.compile(rb'^\s*(?:\{|\},\s*\{)?\s*"(pri|fac|time|msg)": *(.*?),?\s*$')
+_DMESG_FIELD = re.compile(rb'^\s*+(?:\{|\},\s*+\{)?+\s*+"(pri|fac|time|msg)": *(.*?),?\s*$')
 _LONE_RETURN = re.compile(rb"\r(?!\n|$)")
 
 

@@ -63,7 +63,7 @@ class Mutator:
         self._ways: list[Callable[[bytes], bytes]] = [
             self._flip, self._cut, self._drop, self._double, self._splice, self._number, self._number, self._stamp,
             self._stamp, self._word, self._word, self._insert, self._line, self._shuffle, self._recode, self._nest,
-            self._structure, self._structure, self._structure,
+            self._structure, self._structure, self._structure, self._stretch, self._stretch,
         ]  # fmt: skip
 
     def mutate(self, data: bytes) -> bytes:
@@ -97,6 +97,12 @@ class Mutator:
     def _double(self, data: bytes) -> bytes:
         start, end = self._span(data)
         return data[:end] + data[start:end] * self.rng.choice((1, 2, 50)) + data[end:]
+
+    def _stretch(self, data: bytes) -> bytes:
+        """A few bytes again and again within a line: what makes an expression or a search go over a line for each of its bytes."""
+        start = self._at(data)
+        end = min(len(data), start + self.rng.choice((1, 1, 2, 3, 8)))
+        return data[:end] + data[start:end].replace(b"\n", b" ") * self.rng.choice((300, 9_000, 60_000)) + data[end:]
 
     def _splice(self, data: bytes) -> bytes:
         other = self.rng.choice(self._pool)

@@ -63,6 +63,131 @@ def metrics(data: bytes) -> None:
     _read(read_metrics, "metrics", data)
 
 
+def metric_forms(data: bytes) -> None:
+    """Each reader of samples is given the bytes, whatever they look like."""
+    from aiops.ingest.metrics_block import SeriesBuilder
+    from aiops.ingest.metrics_csv import read_csv
+    from aiops.ingest.metrics_dmon import read_dmon, sniff_dmon
+    from aiops.ingest.metrics_exposition import read_exposition
+    from aiops.ingest.metrics_parquet import read_parquet
+    from aiops.ingest.metrics_prometheus import read_prometheus
+    from aiops.ingest.metrics_smi import read_smi, sniff_smi
+    from aiops.ingest.metrics_smi_table import read_smi_table, sniff_smi_table
+
+    for sniff in (sniff_smi, sniff_smi_table, sniff_dmon):
+        sniff(data[: 1 << 16])
+    readers: list[Callable[[SeriesBuilder, Source, Case], object]] = [
+        lambda builder, source, _: read_dmon(builder, source, data),
+        lambda builder, source, _: read_smi_table(builder, source, data),
+        lambda builder, source, case: read_smi(builder, source, case, data),
+        lambda builder, *_: read_prometheus(builder, data),
+        lambda builder, *_: read_exposition(builder, data),
+        lambda builder, *_: read_csv(builder, data),
+        lambda builder, *_: read_parquet(builder, data),
+    ]
+    for read in readers:
+        case = Case(root="", sources=[Source(0, "m", Path("m"), len(data), "metrics")])
+        builder = SeriesBuilder(case.sources[0], case)
+        read(builder, case.sources[0], case)
+        builder.finish()
+        for block in case.series:
+            assert block.values.shape == (len(block.fields), len(block.entities), len(block.times))
+
+
+def diagnostics(data: bytes) -> None:
+    """Results of ``dcgmi``, read in each form, whatever they look like."""
+    from aiops.ingest.gpu_diagnostics import read_diagnostics, sniff_diagnostics
+
+    sniff_diagnostics(data[: 1 << 16])
+    for form in ("dcgmi diag -j", "dcgmi health -j", "dcgmi diag", "dcgmi health"):
+        case = Case(root="", sources=[Source(0, "m", Path("m"), len(data), "diagnostics", form)])
+        read_diagnostics(case.sources[0], data, case)
+        for event in case.events:
+            str(event)
+            assert 0 <= event.offset <= len(data)
+
+
+def kubectl_text(data: bytes) -> None:
+    """Tables and descriptions, with a beginning that makes sure that they are read as such."""
+    from aiops.ingest.kubernetes import read_objects
+    from aiops.ingest.kubernetes_text import sniff_kubectl, text_objects
+
+    text = data.decode("utf-8", "replace")
+    sniff_kubectl(text[:20_000])
+    for body, line in text_objects(text):
+        assert isinstance(body, dict) and line >= 0
+    for head in (b"Name: a\nNamespace: b\nLabels: <none>\n", b"NAME   READY   STATUS   RESTARTS   AGE\n"):
+        _read(read_objects, "kubernetes", head + data)
+
+
+def checkpoint_folder(data: bytes) -> None:
+    """The bytes as each of the files of a checkpoint that is looked into."""
+    from aiops.ingest.checkpoint_check import check
+    from aiops.ingest.checkpoint_files import inspect
+    from aiops.ingest.checkpoints import set_apart
+
+    with tempfile.TemporaryDirectory() as directory:
+        files = []
+        for name in _CHECKPOINT_FILES:
+            path = Path(directory) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+            files.append((name, path))
+        found, parts = set_apart(files, {})
+        assert parts <= set(_CHECKPOINT_FILES)
+        for item in found:
+            inspect(item)
+            check(item, [other for other in found if other is not item], dotfiles=True)
+
+
+_CHECKPOINT_FILES = (
+    "ckpt/latest_checkpointed_iteration.txt", "ckpt/iter_0000100/mp_rank_00/model_optim_rng.pt", "hf/checkpoint-5/SHA256SUMS",
+    "hf/checkpoint-5/trainer_state.json", "hf/checkpoint-5/model.safetensors.index.json", "hf/checkpoint-5/optimizer.pt",
+    "hf/checkpoint-5/model-00001-of-00002.safetensors", "dcp/step-7/.metadata", "dcp/step-7/__0_0.distcp", "orbax/3/metadata.json",
+    "orbax/3/_CHECKPOINT_METADATA", "hf/checkpoint-9/trainer_state.json", "hf/checkpoint-9/optimizer.pt",
+)  # fmt: skip
+
+
+def big_reports(data: bytes) -> None:
+    """The parts of a report of NVIDIA's script and of a dump of a cluster keep their places."""
+    from aiops.ingest.bug_report import is_bug_report, keep_logs
+    from aiops.ingest.cluster_dump import with_logs
+    from aiops.ingest.spool import Spool
+
+    with tempfile.TemporaryDirectory() as directory:
+        path, target = Path(directory) / "a", Path(directory) / "b"
+        path.write_bytes(data)
+        is_bug_report(data)
+        keep_logs(path, target)
+        kept = target.read_bytes()
+        assert len(kept) == len(data) and kept.count(b"\n") == data.count(b"\n")
+        for name, log in with_logs([("a", path)], Spool(Path(directory), settings().limits)):
+            assert name == "a" or log.stat().st_size <= len(data)
+
+
+def beginning(data: bytes) -> None:
+    """What is told from the first bytes of any file: its kind, its host, its rank, when its kernel started."""
+    from aiops.ingest.describe import boot_time, describe
+    from aiops.ingest.facts import Facts
+    from aiops.ingest.files import _DOCUMENTS
+    from aiops.ingest.sniff import KINDS, sniff
+
+    head = data[: 1 << 16]
+    what = sniff(head, _DOCUMENTS)
+    assert what.kind in KINDS
+    for kind in ("kernel", "training"):
+        describe(Source(0, "m", Path("m"), len(data), kind), 0, head, Facts())
+    boot_time(head)
+
+
+def one_file(data: bytes) -> None:
+    """The whole corridor over one file of any kind, with a log beside it that makes an incident."""
+    everything([("f", data), ("kern.log", _LOG)], formats=False)
+
+
+_LOG = b"2026-08-01T08:00:01Z gx-n7 kernel: NVRM: Xid (PCI:0000:3b:00): 79, pid=42, GPU has fallen off the bus.\n"
+
+
 def kubernetes(data: bytes) -> None:
     from aiops.ingest.kubernetes import read_objects, sniff_kubernetes
 
@@ -101,12 +226,16 @@ def flight_recorder(data: bytes) -> None:
 
 
 def listing(data: bytes) -> None:
-    from aiops.ingest.checkpoints import sniff_listing
+    from aiops.ingest.checkpoints import LISTING, read_checkpoints, sniff_listing
     from aiops.ingest.listing import read_listing
 
     sniff_listing(data[: 1 << 16])
     entries, other = read_listing(data)
     assert other >= 0 and all(0 <= entry.offset <= len(data) for entry in entries)
+    with tempfile.NamedTemporaryFile() as handle:
+        handle.write(data)
+        handle.flush()
+        read_checkpoints(Case(root="", sources=[Source(0, "m", Path(handle.name), len(data), "listing", LISTING)]))
 
 
 def records(data: bytes) -> None:
@@ -261,6 +390,13 @@ def _render(report: Any, table: bool = True) -> None:
 
 PARSERS: dict[str, Callable[[bytes], None]] = {
     "metrics": metrics,
+    "metric_forms": metric_forms,
+    "diagnostics": diagnostics,
+    "kubectl_text": kubectl_text,
+    "checkpoint_folder": checkpoint_folder,
+    "big_reports": big_reports,
+    "beginning": beginning,
+    "one_file": one_file,
     "kubernetes": kubernetes,
     "slurm": slurm,
     "topology": topology,
@@ -287,6 +423,18 @@ def seeds(parser: str) -> tuple[bytes, ...]:
     files = corpus()
     if parser == "metrics":
         return tuple(d for n, d in files if b"DCGM" in d[:4000] or b"node_" in d[:4000] or b"metric" in d[:300])
+    if parser == "metric_forms":
+        return _samples()
+    if parser == "diagnostics":
+        return _DIAGNOSTICS
+    if parser == "kubectl_text":
+        return _kubectl()
+    if parser == "checkpoint_folder":
+        return _CHECKPOINT_SEEDS
+    if parser == "big_reports":
+        return _BIG_REPORTS
+    if parser in ("beginning", "one_file"):
+        return tuple(data for name in _WITH_SEEDS for data in seeds(name))
     if parser == "kubernetes":
         return tuple(d for n, d in files if b"apiVersion" in d or b"metadata" in d[:3000])
     if parser == "slurm":
@@ -314,6 +462,56 @@ def seeds(parser: str) -> tuple[bytes, ...]:
     return tuple(d for _, d in files)
 
 
+_WITH_SEEDS = (
+    "metric_forms", "diagnostics", "kubectl_text", "big_reports", "topology", "slurm", "listing", "records", "flight_recorder",
+    "prefix", "archive",
+)  # fmt: skip
+"""Parsers whose seeds have all forms of files among them."""
+_DMON = (
+    b"#Date       Time        gpu     pwr  gtemp  sbecc  dbecc\n#YYYYMMDD   HH:MM:SS    Idx       W      C   errs   errs\n"
+    b" 20261103   11:20:31      0     641     61      2      0\n 20261103   11:20:31      1      92     41      -      -\n"
+    * 2,
+    b"#Entity         GPUTL       TMPTR       XIDER       NOSUCH\nID                          C\n"
+    b"GPU 0           99          61          0           7\nGPU 1           0           92          79          N/A\n"
+    b"GPU-I 3   1   2   3   4\n",
+    b"# Entity            NRELT     NRCLT\n      Id\n    GPU 0 LINK 3    17        0\n    GPU 0 LINK 4    0         2\n",
+)
+_SMI_TABLE = (
+    b"root@gx-07:~# nvidia-smi\nTue Nov  3 11:20:31 2026\n"
+    b"| NVIDIA-SMI 550.90.07              Driver Version: 550.90.07      CUDA Version: 12.4     |\n"
+    b"|   0  NVIDIA H100 80GB HBM3          On  |   00000000:18:00.0 Off |                    0 |\n"
+    b"| N/A   34C    P0             70W /  700W |       4MiB /  81559MiB |      0%      Default |\n"
+    b"|   1  NVIDIA H100 80GB HBM3          On  |   00000000:2A:00.0 Off |                    3 |\n"
+    b"| N/A   ERR!   P0            N/A  /  700W |   70112MiB /  81559MiB |     99%      Default |\n"
+)
+_DIAGNOSTICS = (
+    b'{"DCGM Diagnostic":{"test_categories":[{"category":"Hardware","tests":[{"name":"memory","results":[{"entity_group":"GPU",\n'
+    b'"entity_id":3,"status":"Fail","warnings":[{"warning":"GPU 3 had memory errors","error_id":85,"error_category":10}]}]}]}]}}\n',
+    b'{"DCGM GPU Diagnostic":{"test_categories":[{"tests":[{"name":"Memory","results":[{"gpu_ids":"1,3","status":"FAIL",\n'
+    b'"warnings":"GPU 3 had memory errors"}]}]}]},"version":"3.3.5"}\n',
+    b'{"body":{"GPU":{"children":{"3":{"children":{"Errors":{"children":{"Memory system":{"overflow":["bad"],"value":"Failure"}}}},\n'
+    b'"value":"Failure"}}}},"header":["Health Monitor Report"]}\n',
+    b"| Diagnostic                | Result                                         |\n"
+    b"| software                  | Fail               |\n"
+    b"|                           | GPU3: Fail         |\n| Warning: GPU3             | GPU 3 had memory errors and row remappings ar  |\n"
+    b"|                           | e pending          |\n| Diagnostic                | Fail - GPUs: 1, 5  |\n| Warning | x |\n",
+    b"| Health Monitor Report                                  |\n| GPU                       |                                    |\n"
+    b"| -> 3                      | Failure   |\n|    -> Errors              |           |\n|       -> Memory system    | Failure   |\n"
+    b"|                           | GPU 3 had memory errors       |\n",
+)
+_BIG_REPORTS = (
+    b"Start of NVIDIA bug report log file.\n\n____________________________________________\n\n*** /proc/cmdline\n*** ls: -r\nquiet\n"
+    b"____________________________________________\n\ndmesg:\n\n[   12.345678] NVRM: Xid (PCI:0000:3b:00): 79, pid=1, x\n",
+    b'{\n    "kind": "NodeList",\n    "apiVersion": "v1",\n    "items": [\n        {"metadata": {"name": "n1"}}\n    ]\n}\n'
+    b"==== START logs for container main of pod ml/a-0 ====\nTraceback (most recent call last):\nValueError: x\n"
+    b"==== END logs for container main of pod ml/a-0 ====\n",
+)
+_CHECKPOINT_SEEDS = (
+    b'{"global_step": 5, "epoch": 1.0}', b'{"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "../x", "c": 3}}',
+    b"\x40\x00\x00\x00\x00\x00\x00\x00" + b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'.ljust(64) + b"\x00" * 4,
+    b"PK\x03\x04" + b"\x00" * 40 + b"PK\x05\x06" + b"\x00" * 18, b"100\n", b"iter_0000100",
+    b"d41d8cd98f00b204e9800998ecf8427e  optimizer.pt\nd41d8cd98f00b204e9800998ecf8427e *./nothing.pt\n" * 2,
+)  # fmt: skip
 _LISTINGS = (
     b"/ckpt:\ntotal 24\ndrwxr-xr-x 2 u g 4096 2026-08-01 08:00 step-100\n-rw-r--r-- 1 u g 1.5G Aug  1 08:01 model.pt\n"
     b"\n/ckpt/step-100:\ntotal 8\n-rw-r--r-- 1 u g 8192 Aug  1  2026 __0_0.distcp\nlrwxrwxrwx 1 u g 8 Aug  1 08:02 latest -> step-100\n",
@@ -356,6 +554,44 @@ _SLURM = (
     b"JobId=7 JobName=a\n   UserId=x(1) JobState=FAILED Reason=NonZeroExitCode\n   NodeList=n[1-4]\n",
     b"NodeName=n1 Arch=x86_64 State=DOWN+DRAIN\n   Reason=gpu gone [root@2026-08-01T08:00:00]\n   Gres=gpu:8\n",
     b"NODELIST STATE REASON\nn[1-3] drained bad\n",
+)
+
+
+@cache
+def _samples() -> tuple[bytes, ...]:
+    import pyarrow
+    import pyarrow.parquet
+    from smi_dump import dump, gpu_tree, xml
+
+    gpus = {index: gpu_tree(index, pending="Yes", dram="3") for index in range(2)}
+    table = pyarrow.table({"timestamp": [1785571200, 1785571210], "gpu": [0, 1], "DCGM_FI_DEV_GPU_TEMP": [50.0, 91.0]})
+    packed = io.BytesIO()
+    pyarrow.parquet.write_table(table, packed)
+    text, lost = dump(gpus, attached=2), "Unable to determine the device handle for GPU 0000:5D:00.0: GPU is lost.\n"
+    own = (text.encode(), (text + lost + text).encode(), xml(gpus).encode(), _SMI_TABLE, packed.getvalue(), *_DMON)
+    return own + seeds("metrics")[:8]
+
+
+@cache
+def _kubectl() -> tuple[bytes, ...]:
+    from fuzz.mutation import ROOT
+
+    described = [path.read_bytes() for path in sorted((ROOT / "tests/ingest/described").glob("*.txt"))]
+    return (*described, *_KUBECTL)
+
+
+_KUBECTL = (
+    b"NAMESPACE   LAST SEEN             TYPE      REASON             OBJECT          MESSAGE\n"
+    b"ml          26m (x12 over 2h5m)   Warning   FailedScheduling   pod/a-1-7xk2p   0/6 nodes are available: 6 Insufficient x\n",
+    b"$ kubectl get pods -o wide\nNAME        READY   STATUS             RESTARTS      AGE   IP         NODE   NOMINATED NODE\n"
+    b"a-0-9wq4z   0/1     CrashLoopBackOff   5 (10m ago)   2h    10.0.0.1   n1     <none>\n",
+    b"Name:         claim\nNamespace:    ml\nLabels:       <none>\nAPI Version:  resource.k8s.io/v1\nKind:         ResourceClaim\n"
+    b"Spec:\n  Devices:\n    Requests:\n      Exactly:\n        Count:              8\n        Device Class Name:  gpu.nvidia.com\n"
+    b"      Name:                 gpus\nStatus:\n  Allocation:\n    Devices:\n      Results:\n        Device:   gpu-0\n"
+    b"        Driver:   gpu.nvidia.com\n        Pool:     n1\n        Request:  gpus\n"
+    b"  Reserved For:\n    Name:      a\n    Resource:  pods\n"
+    b"Events:\n  Type     Reason   Age   From   Message\n  ----     ------   ----  ----   -------\n"
+    b"  Warning  Failed   1m (x3 over 2m)   x, n1   no device\n",
 )
 
 
