@@ -8,7 +8,7 @@ from typing import Any
 
 from aiops.correlate.model import JobScope
 from aiops.detect.scheduler_slurm_places import node_states, nodes_of_choice, waits_for_a_limit
-from aiops.ingest.outputs import hosts_of_outputs, judged, went_wrong
+from aiops.ingest.outputs import hosts_of_outputs, job_in_name, judged, went_wrong
 from aiops.model.case import Case, Job
 from aiops.model.event import NO_TIME, Severity
 from aiops.model.finding import Finding, Role
@@ -176,9 +176,6 @@ def _runs_on(job: Job) -> bool:
     return (job.state or "").upper().startswith("RUNNING") and not again
 
 
-_OUTPUT_OF = re.compile(r"(?:^|[/!_.-])(?:slurm|job)[-_](\d{2,12})(?=[._-]|$)")
-
-
 def _logged_job(case: Case) -> str | None:
     """The job that the output is stated to belong to, else the one that it names, else that of the output file's name."""
     stated = {source.job for source in case.sources if source.kind == "training" and source.job}
@@ -188,7 +185,7 @@ def _logged_job(case: Case) -> str | None:
     for event in case.events:
         if event.signal == "slurm.step_cancelled" and kinds.get(event.source) == "training":
             return str(event.fields["job"])
-    named = {m[1] for s in case.sources if s.kind == "training" and (m := _OUTPUT_OF.search(s.name))}
+    named = {job for s in case.sources if s.kind == "training" and (job := job_in_name(s))}
     return next(iter(named)) if len(named) == 1 else None
 
 

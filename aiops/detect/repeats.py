@@ -5,10 +5,8 @@ An Xid line names its process, see `xid`. The gauge of DCGM and the errors of CU
 
 from __future__ import annotations
 
-import re
-
 from aiops.detect.evidence import quote
-from aiops.ingest.outputs import same_work
+from aiops.ingest.outputs import NCCL_HOST, same_work
 from aiops.model.case import Case, Job
 from aiops.model.event import NO_TIME
 from aiops.model.finding import Finding, Role
@@ -16,7 +14,6 @@ from aiops.model.finding import Finding, Role
 _OF_PROGRAMS = frozenset({13, 31, 69})
 """Xids that a program can cause on a sound GPU."""
 _ERRORS = ("cuda.illegal_address", "cuda.illegal_instruction", "cuda.launch_error")
-_INIT = re.compile(r"(?:^|[\s\]:])([A-Za-z0-9][\w.-]{0,252}):\d{1,10}:\d{1,10} \[")
 _LATE_NS = 120 * 10**9
 """The gauge is scraped, and the end of a job recorded, this much later at most."""
 _NAMES = 3
@@ -111,7 +108,7 @@ def _places_aside(case: Case) -> dict[tuple[str, int | None], Gpu]:
     """(job, rank) -> node and GPU, as the output that was set aside tells itself."""
     found: dict[tuple[str, int | None], Gpu] = {}
     for event in case.events.aside("nccl.init_rank"):
-        match = _INIT.search(event.text, 0, 400)
+        match = NCCL_HOST.search(event.text, 0, 400)
         device = str(event.fields.get("nvml") or event.fields.get("dev") or "")
         if match and device.isdecimal():
             key = case.sources[event.source].job or "", int(str(event.fields["rank"]))

@@ -7,13 +7,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from aiops.ingest.kubernetes_owners import direct_gang
-from aiops.ingest.outputs import hosts_of_outputs, same_work
+from aiops.ingest.outputs import hosts_of_outputs, job_in_name, same_work
 from aiops.model.case import Case, Source
 
 MOST_JOBS = 8
 """More jobs than these are no incident any more: ``aiops triage`` is made for that."""
-_OUTPUT_OF = re.compile(r"^(?:slurm|job)[-_](\d{2,12}(?:_\d{1,6})?)(?=[._-]|$)")
 _NUMBER = re.compile(r"(?<![A-Za-z0-9])(\d{2,12}(?:_\d{1,6})?)(?![A-Za-z0-9])")
+_PART = re.compile(r"(?:rank|node|host|worker|task|pod|replica)[_.-]?\d", re.I)
+"""Names of files that hold a part of a run."""
 _BATCH = frozenset(
     {
         "Job",
@@ -77,13 +78,28 @@ def files_of_jobs(case: Case) -> list[JobFiles]:
 
 
 def _runs(case: Case) -> list[Source]:
-    """Outputs that each tell where a rank 0 was: several of them are several runs, whoever started them."""
-    first = {
-        event.source
-        for row in case.events.by_signal().get("nccl.init_rank", ())
-        if str((event := case.events[row]).fields["rank"]) == "0"
-    }
-    return [source for source in case.sources if source.kind == "training" and source.index in first]
+    """Outputs that each hold a whole run, all ranks of one world: several of them are several runs, whoever started them.
+
+    The log of one node of a run, or of one rank, has a rank 0 as well: that of a group inside of the world.
+    """
+    worlds: dict[int, tuple[int, set[int]]] = {}
+    for row in case.events.by_signal().get("nccl.init_rank", ()):
+        event = case.events[row]
+        size, rank = int(str(event.fields["nranks"])), int(str(event.fields["rank"]))
+        largest, ranks = worlds.get(event.source, (0, set()))
+        if size > largest:
+            worlds[event.source] = (size, {rank})
+        elif size == largest:
+            ranks.add(rank)
+    for event in case.events:
+        if event.source in worlds and (event.rank or 0) >= worlds[event.source][0]:
+            del worlds[event.source]
+    whole = {source for source, (size, ranks) in worlds.items() if size > 1 and len(ranks) == size}
+    return [
+        source
+        for source in case.sources
+        if source.kind == "training" and source.index in whole and not _PART.search(source.name)
+    ]
 
 
 def _earlier_runs(case: Case, ids: set[str]) -> bool:
@@ -112,8 +128,7 @@ def _job_of(source: Source, case: Case, pods: dict[str, str]) -> str | None:
     told: set[str] = {number for number in _NUMBER.findall(file) if number in known}
     if len(told) == 1:
         return told.pop()
-    output = _OUTPUT_OF.match(file)
-    return str(output[1]) if output else None
+    return job_in_name(source)
 
 
 def _nodes(case: Case, job: str, sources: list[Source]) -> set[str]:

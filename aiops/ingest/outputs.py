@@ -7,8 +7,8 @@ import re
 from aiops.model.case import Case, Job, Source
 from aiops.model.event import NO_TIME
 
-_OUTPUT_OF = re.compile(r"(?:^|[/!_.-])(?:slurm|job)[-_](\d{1,12})(?=[._-]|$)")
-_HOST = re.compile(r"(?:^|[\s\]:])([A-Za-z0-9][\w.-]{0,252}):\d{1,10}:\d{1,10} \[")
+_OUTPUT_OF = re.compile(r"(?:^|[/!_.-])(?:slurm|job)[-_](\d{2,12}(?:_\d{1,6})?)(?=[._-]|$)")
+NCCL_HOST = re.compile(r"(?:^|[\s\]:])([A-Za-z0-9][\w.-]{0,252}):\d{1,10}:\d{1,10} \[")
 """``host:pid:tid [`` of an NCCL line."""
 _STOPPED = ("slurm.step_cancelled", "slurm.job_stopped")
 BAD_STATES = (
@@ -92,7 +92,7 @@ def join_outputs(case: Case) -> None:
     stated, hosts = _stated(case), hosts_of_outputs(case)
     found: dict[int, str] = {}
     for source in outputs:
-        job = stated.get(source.index) or _by_name(source)
+        job = stated.get(source.index) or job_in_name(source)
         if job not in jobs:
             job = _by_hosts(list(jobs.values()), hosts.get(source.index, set()))
         if job is not None:
@@ -112,7 +112,8 @@ def _stated(case: Case) -> dict[int, str]:
     }
 
 
-def _by_name(source: Source) -> str | None:
+def job_in_name(source: Source) -> str | None:
+    """The job whose output a file is by its name, ``slurm-4711.out`` or ``slurm-4711_3.out``."""
     match = _OUTPUT_OF.search(source.name)
     return match[1] if match else None
 
@@ -122,7 +123,7 @@ def hosts_of_outputs(case: Case) -> dict[int, set[str]]:
     found: dict[int, set[str]] = {}
     for row in case.events.by_signal().get("nccl.init_rank", ()):
         event = case.events[row]
-        match = _HOST.search(event.text, 0, 400)
+        match = NCCL_HOST.search(event.text, 0, 400)
         if match:
             found.setdefault(event.source, set()).add(match[1])
     return found

@@ -78,6 +78,17 @@ def test_two_runs_of_which_no_scheduler_tells(tmp_path: Path, names: tuple[str, 
     assert best.culprit.job is None and best.requeue.exclude == ["c6"]
 
 
+@pytest.mark.parametrize("whole_world", [True, False])
+def test_the_logs_of_two_nodes_of_one_run_stay_together(tmp_path: Path, whole_world: bool) -> None:
+    """Groups inside of the world have a rank 0 on each node; the lines of the world may be rotated away."""
+    for node, host in enumerate(("c1", "c2")):
+        world = f"{host}:9:9 [0] NCCL INFO comm 0x7 rank {2 * node} nranks 4 cudaDev 0 nvmlDev 0 busId a000 commId 0x1 - Init COMPLETE\n"
+        steps = "".join(f"[rank{2 * node}]: step={step} loss=2.1\n" for step in range(20))
+        (tmp_path / f"out-{host}.log").write_text((world if whole_world or not node else "") + start(host) + steps)
+    report = analyze_paths([tmp_path], Settings(cache_dir=default_cache_dir()))
+    assert not any("each is judged by itself" in note for note in report.coverage.notes)
+
+
 def test_an_error_of_an_earlier_attempt_is_of_the_host_that_it_ran_on_then(tmp_path: Path) -> None:
     error = "[rank3]: torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered\n"
     again = "".join(f" iteration {n}/ 400 | lm loss: 2.1E+00 |\n" for n in range(10, 90, 10))
