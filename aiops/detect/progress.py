@@ -14,28 +14,31 @@ from aiops.model.event import NO_TIME, Event
 _NUMBER = r"(?:[-+]?(?:\d[\d,]*\.?\d*(?:[eE][-+]?\d+)?|\.\d+)|[-+]?(?:nan|inf|NaN|Inf|infinity))"
 _KEYS = {
     "loss": re.compile(
-        r"(?<![\w-])(?:lm loss|(?:reduced_|mean_|avg_|average )?(?:train(?:ing)?_?)?[Ll]oss|ce)['\"]?[ \t]*[:= ][ \t]*['\"]?"
+        r"(?<![\w-])(?:lm loss|(?:reduced_|mean_|avg_|average )?(?:train(?:ing)?_?)?[Ll]oss|ce)['\"]?[ \t]{0,40}[:= ][ \t]{0,40}['\"]?"
         rf"(?:tensor\()?({_NUMBER})(?![\w.])"
     ),
     "grad_norm": re.compile(
-        rf"(?:grad(?:ient)?[ _]?norm|gnorm|l2_norm/grad/global)['\"]?[ \t]*[:= ][ \t]*['\"]?({_NUMBER})(?![\w.])", re.I
+        rf"(?:grad(?:ient)?[ _]?norm|gnorm|l2_norm/grad/global)['\"]?[ \t]{0, 40}[:= ][ \t]{0, 40}['\"]?({_NUMBER})(?![\w.])",
+        re.I,
     ),
-    "scale": re.compile(rf"(?:loss[ _]scale|(?<!\w)scale)['\"]?[ \t]*[:=][ \t]*({_NUMBER})(?![\w.])", re.I),
+    "scale": re.compile(rf"(?:loss[ _]scale|(?<!\w)scale)['\"]?[ \t]{0, 40}[:=][ \t]{0, 40}({_NUMBER})(?![\w.])", re.I),
     "step_time": re.compile(
         rf"(?:elapsed time per iteration \(ms\)|(?:train_)?step_timing in s|step[ _]?time|time per (?:step|iter(?:ation)?))"
-        rf"['\"]?[ \t]*[:= ][ \t]*({_NUMBER})",
+        rf"['\"]?[ \t]{0, 40}[:= ][ \t]{0, 40}({_NUMBER})",
         re.I,
     ),
     "skipped": re.compile(r"number of skipped iterations: +(\d+)"),
     "nans": re.compile(r"number of nan iterations: +(\d+)"),
-    "lr": re.compile(rf"(?:learning[ _]rate|(?<!\w)lr)['\"]?[ \t]*[:= ][ \t]*\[?['\"]?({_NUMBER})(?![\w.])", re.I),
+    "lr": re.compile(
+        rf"(?:learning[ _]rate|(?<!\w)lr)['\"]?[ \t]{0, 40}[:= ][ \t]{0, 40}\[?['\"]?({_NUMBER})(?![\w.])", re.I
+    ),
 }
 _STEP = re.compile(
-    r"(?:global[_ ]step|(?<!\w)(?:step|iter(?:ation)?|it))['\"]?[ \t]*[:= ]?[ \t]*(\d[\d,]*)(?:[ \t]*/[ \t]*(\d[\d,]*))?",
+    r"(?:global[_ ]step|(?<!\w)(?:step|iter(?:ation)?|it))['\"]?[ \t]{0,40}[:= ]?[ \t]{0,40}(\d[\d,]*)(?:[ \t]*/[ \t]*(\d[\d,]*))?",
     re.I,
 )
-_RATE = re.compile(r"([\d.]+)[ ]?(s/it|sec/step|s/step|it/s)\b")
-_BAR = re.compile(r"\d+%\||it/s|s/it|ms/step")
+_RATE = re.compile(r"(?<![\d.])([\d.]++)[ ]?(s/it|sec/step|s/step|it/s)\b")
+_BAR = re.compile(r"\d%\||it/s|s/it|ms/step")
 _LONGEST = 1 << 20
 """Bytes of one line that are looked at: a bar that is drawn for hours never ends its line."""
 _MOST_UPDATES = 5_000

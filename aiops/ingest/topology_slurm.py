@@ -17,7 +17,7 @@ _OTHER = re.compile(
 )
 _YAML = re.compile(rb"^[ \t]*- +topology:[ \t]*\S", re.MULTILINE)
 _YAML_KIND = re.compile(rb"^[ \t]+(?:tree|block|flat|ring|torus3d):", re.MULTILINE)
-_PAIR = re.compile(r"(\w+)=(\"[^\"]*\"|\S*)")
+_PAIR = re.compile(r"\b(\w++)=(\"[^\"]*\"|\S*)")
 _TREE, _BLOCK = "switch", "block"
 
 

@@ -112,6 +112,21 @@ def test_a_gpu_that_no_machine_has(gpu: str) -> None:
         assert [event.fields.get("gpu") for event in case.events] == [None]
 
 
+@pytest.mark.parametrize("fill", ["a", "7", " ", "a ", "="])
+def test_pairs_and_rates_take_long_lines(fill: str) -> None:
+    from aiops.detect import progress
+    from aiops.ingest.metrics_exposition import _PLAIN_LABEL
+    from aiops.ingest.topology_slurm import _PAIR
+
+    line = (fill * 200_000)[:200_000] + "\n"
+    with within(20):
+        for pattern in (_PAIR, _PLAIN_LABEL, progress._RATE, progress._BAR, progress._STEP, *progress._KEYS.values()):
+            for start in ("", "lm loss", "grad norm", "iteration", 'a="b",', "SwitchName=a "):
+                pattern.findall(start + line)
+    assert _PAIR.findall('SwitchName=a Nodes="n 1",x=2 y') == [("SwitchName", "a"), ("Nodes", '"n 1"'), ("x", "2")]
+    assert progress._RATE.findall("12% 1.25s/it, 3 it/s") == [("1.25", "s/it"), ("3", "it/s")]
+
+
 def test_a_table_reads_as_before() -> None:
     row = "| N/A   ERR!   P0            N/A  /  700W |   70112MiB /  81559MiB |     99%      Default |\n"
     case = Case(root="", sources=[Source(0, "m", Path("m"), 0, "metrics")])
