@@ -110,7 +110,8 @@ def _downs(block: SeriesBlock, frame: Frame, proof: Proof, ports: Sequence[_Port
         grown = _grown(downed[port.row])
         when = np.flatnonzero(grown)
         if len(when):
-            times = int(grown.sum())
+            total = float(grown.sum())
+            times = int(total) if np.isfinite(total) else len(when)  # a counter that says "infinite" has risen
             columns = [(_DOWNED, int(when[0])), (_DOWNED, int(when[-1]))]
             yield _link(frame, proof, port, "net.link_flap" if times > 1 else "net.link_down", times, False, columns)
 

@@ -18,19 +18,21 @@ _KEYS = {
         rf"(?:tensor\()?({_NUMBER})(?![\w.])"
     ),
     "grad_norm": re.compile(
-        rf"(?:grad(?:ient)?[ _]?norm|gnorm|l2_norm/grad/global)['\"]?[ \t]{0, 40}[:= ][ \t]{0, 40}['\"]?({_NUMBER})(?![\w.])",
+        rf"(?:grad(?:ient)?[ _]?norm|gnorm|l2_norm/grad/global)['\"]?[ \t]{{0,40}}[:= ][ \t]{{0,40}}['\"]?({_NUMBER})(?![\w.])",
         re.I,
     ),
-    "scale": re.compile(rf"(?:loss[ _]scale|(?<!\w)scale)['\"]?[ \t]{0, 40}[:=][ \t]{0, 40}({_NUMBER})(?![\w.])", re.I),
+    "scale": re.compile(
+        rf"(?:loss[ _]scale|(?<!\w)scale)['\"]?[ \t]{{0,40}}[:=][ \t]{{0,40}}({_NUMBER})(?![\w.])", re.I
+    ),
     "step_time": re.compile(
         rf"(?:elapsed time per iteration \(ms\)|(?:train_)?step_timing in s|step[ _]?time|time per (?:step|iter(?:ation)?))"
-        rf"['\"]?[ \t]{0, 40}[:= ][ \t]{0, 40}({_NUMBER})",
+        rf"['\"]?[ \t]{{0,40}}[:= ][ \t]{{0,40}}({_NUMBER})",
         re.I,
     ),
     "skipped": re.compile(r"number of skipped iterations: +(\d+)"),
     "nans": re.compile(r"number of nan iterations: +(\d+)"),
     "lr": re.compile(
-        rf"(?:learning[ _]rate|(?<!\w)lr)['\"]?[ \t]{0, 40}[:= ][ \t]{0, 40}\[?['\"]?({_NUMBER})(?![\w.])", re.I
+        rf"(?:learning[ _]rate|(?<!\w)lr)['\"]?[ \t]{{0,40}}[:= ][ \t]{{0,40}}\[?['\"]?({_NUMBER})(?![\w.])", re.I
     ),
 }
 _STEP = re.compile(

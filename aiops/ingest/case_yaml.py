@@ -352,6 +352,8 @@ def zone_named(text: str) -> tzinfo | None:
         return timezone(timedelta(minutes=minutes if match[1] == "+" else -minutes), text)
     if text in ZONES:
         return timezone(timedelta(minutes=ZONES[text]), text)
+    if len(text) > 64:  # no zone is; each part of the name is looked up by a call in a call
+        return None
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
     try:

@@ -197,9 +197,11 @@ class Spool:
 
     def _tar(self, name: str, path: Path, depth: int, origin: Origin) -> Iterator[tuple[str, Path]]:
         whole = path.stat().st_size
-        with tarfile.open(path, "r:") as archive:
+        with tarfile.open(path, "r:", tarinfo=_Member) as archive:
             while True:
                 try:
+                    # what was seen is kept otherwise: 512 bytes of a file would cost a thousand
+                    archive.members.clear()  # type: ignore[attr-defined]
                     member = archive.next()
                 except (tarfile.TarError, OSError, EOFError) as error:
                     self._problem(name, f"archive broken: {_reason(error)}; what came before was read")
@@ -322,6 +324,28 @@ class Spool:
         self.problems.append(Problem(source, reason))
 
 
+_LONGEST_HEADER = 1 << 20
+"""Bytes of a tar's header of names and attributes, which is read into the memory as a whole; paths end at 4096."""
+
+
+class _Member(tarfile.TarInfo):
+    """A member whose extended headers are not read if no program writes such."""
+
+    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        """What `tarfile` calls for the header of each member, its extended headers among them."""
+        if self.type in _EXTENDED and self.size > _LONGEST_HEADER:
+            raise tarfile.ReadError(f"a header of {self.size} bytes")
+        member: tarfile.TarInfo = super()._proc_member(archive)  # type: ignore[misc]
+        return member
+
+
+_EXTENDED = (
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+)
 _BEGINNING = 4 << 20
 """So much is unpacked of a checkpoint's weights: names, sizes and headers are looked at, never the tensors."""
 

@@ -8,6 +8,7 @@ import io
 import lzma
 import struct
 import tarfile
+import tracemalloc
 import warnings
 import zipfile
 from collections.abc import Callable
@@ -236,3 +237,40 @@ def test_a_member_without_a_name_does_not_hide_the_others(tmp_path: Path) -> Non
     opened = Opened(tmp_path, "case.zip", bytes(nameless))
     assert [name for name in opened.files if name.endswith(".log")] == ["case.zip!a.log", "case.zip!b.log"]
     assert all(data == LOG for data in opened.files.values())
+
+
+@pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE])
+@pytest.mark.parametrize("first", [True, False], ids=["first", "second"])
+def test_a_header_without_an_end_is_not_read(tmp_path: Path, kind: bytes, first: bool) -> None:
+    size = 32 << 20
+    header = tarfile.TarInfo("long")
+    header.type, header.size = kind, size
+    log = tarfile.TarInfo("kern.log")
+    body = b"Aug  1 08:00:01 gx-n7 kernel: x\n"
+    log.size = len(body)
+    packed = log.tobuf(tarfile.GNU_FORMAT) + body.ljust(512, b"\0")
+    path = tmp_path / "a.tar"
+    with open(path, "wb") as out:
+        out.write((b"" if first else packed) + header.tobuf(tarfile.GNU_FORMAT))
+        out.write((b"%d x=" % size).ljust(size, b"a") + packed)
+    (tmp_path / "spool").mkdir()
+    spool = Spool(tmp_path / "spool", Limits())
+    tracemalloc.start()
+    names = [name for name, _ in spool.find([str(path)])]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert names == ([] if first else ["a.tar!kern.log"])
+    assert f"a header of {size} bytes" in spool.problems[0].reason
+    assert peak < size // 2
+
+
+def test_members_that_were_seen_are_forgotten(tmp_path: Path) -> None:
+    folder = tarfile.TarInfo("d/")
+    folder.type = tarfile.DIRTYPE
+    (tmp_path / "a.tar").write_bytes(folder.tobuf(tarfile.GNU_FORMAT) * 20_000 + b"\0" * 1024)
+    (tmp_path / "spool").mkdir()
+    tracemalloc.start()
+    assert not list(Spool(tmp_path / "spool", Limits()).find([str(tmp_path / "a.tar")]))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 5 << 20

@@ -132,3 +132,11 @@ def test_a_table_reads_as_before() -> None:
     case = Case(root="", sources=[Source(0, "m", Path("m"), 0, "metrics")])
     read_metrics(case.sources[0], (TABLE + row).encode(), case)
     assert {"DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_POWER_MGMT_LIMIT", "DCGM_FI_DEV_GPU_UTIL"} <= set(case.series[0].fields)
+
+
+@pytest.mark.parametrize("name", ["a/" * 60_000 + "b", "a." * 60_000, "Europe/" * 9 + "Berlin"])
+def test_a_zone_with_a_name_without_an_end(name: str) -> None:
+    from aiops.ingest.case_yaml import zone_named
+
+    assert zone_named(name) is None
+    assert zone_named("Europe/Berlin") is not None
