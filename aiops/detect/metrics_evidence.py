@@ -141,4 +141,4 @@ def _selector(name: str, entity: SeriesEntity) -> str:
 
 
 def _number(value: float) -> str:
-    return str(int(value)) if value == int(value) and abs(value) < 1e15 else f"{value:.6g}"
+    return str(int(value)) if abs(value) < 1e15 and value == int(value) else f"{value:.6g}"

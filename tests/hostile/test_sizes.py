@@ -140,3 +140,12 @@ def test_a_zone_with_a_name_without_an_end(name: str) -> None:
 
     assert zone_named(name) is None
     assert zone_named("Europe/Berlin") is not None
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(float("inf"), "inf"), (float("-inf"), "-inf"), (float("nan"), "nan"), (3.0, "3")]
+)
+def test_a_value_that_is_no_number_is_quoted(value: float, shown: str) -> None:
+    from aiops.detect.metrics_evidence import _number
+
+    assert _number(value) == shown
