@@ -94,8 +94,13 @@ class Place:
             if self.queues:
                 commands["queues"] = ("get", "clusterqueues.kueue.x-k8s.io", *self.queues, "-o", form)
         for name, command in commands.items():
-            (out / name).write_text(self.cluster.kubectl(*command))
+            (out / name).write_text(self._kubectl(*command))
         return out
+
+    def _kubectl(self, *command: str) -> str:
+        """A description asks for the objects of a list one by one, and some are gone by then: ask again, as people do."""
+        (text,) = self.until(f"kubectl {' '.join(command)}", lambda: [self.cluster.kubectl(*command)])
+        return str(text)
 
     def judge(self, form: str, moment: str = "") -> Report:
         return analyze_paths([self.collect(form, moment)])
