@@ -131,8 +131,8 @@ def _set_faults(cluster: SlurmCluster) -> tuple[dict[str, str], str]:
     runs = ("limited", "cancelled", "requeued", "node_fail", "low", "left", "right", "quota", "on_draining")
     until("jobs run", lambda: all(cluster.state(jobs[name])[0] == "RUNNING" for name in runs))
     cluster.kill_node("hx-04")
-    # A time limit is at least one minute; a new end makes the job run into it at the next check.
-    cluster.out("scontrol", "update", f"JobId={jobs['limited']}", "EndTime=now")
+    # A time limit is at least one minute; a new end, not in the past when it arrives, makes the job run into it.
+    cluster.out("scontrol", "update", f"JobId={jobs['limited']}", "EndTime=now+5")
     cluster.out("scancel", jobs["cancelled"])
     cluster.out("scontrol", "update", "NodeName=hx-12", "State=DRAIN", f"Reason={NHC}")
     jobs["high"] = cluster.submit("high", WAIT, "-p", "shared", "--gpus-per-node=8", "--qos=high")
