@@ -125,7 +125,8 @@ class SeriesBuilder:
             return
         values = clean(values, slot.known) if slot.scale == 1.0 else clean(values, slot.known) * slot.scale
         slot.times.append(np.full(len(values), NO_TIME, dtype=np.int64) if times is None else times)
-        slot.values.append(values.astype(np.float32))
+        with np.errstate(over="ignore"):  # beyond 3e38 a sample is infinite, and quoted so
+            slot.values.append(values.astype(np.float32))
 
     def finish(self) -> int:
         """Append the blocks, fill the topology, and return the number of samples kept."""

@@ -31,6 +31,7 @@ ALLOWED = [
         rf"kubectl drain (?P<host>{KUBE}) --ignore-daemonsets --delete-emptydir-data --timeout=10m",
         rf"kubectl debug node/(?P<host>{KUBE}) -it --image=busybox -- chroot /host systemctl reboot",
         rf"kubectl -n {KUBE} patch [a-z]{{2,40}} {KUBE} --type merge -p {_SUSPEND}",
+        rf"kubectl -n {KUBE} delete (?:job|jobset|rayjob|trainjob|pytorchjob|mpijob) {KUBE}",
         rf"nvidia-smi --gpu-reset -i {PCI}\.0",
     )
 ]
