@@ -263,9 +263,8 @@ _FAILURES = frozenset({"job.died", "sched.job_failed", "slurm.cancelled", "sched
 def shows_failure(finding: Finding) -> bool:
     """The job died, somebody heard of it, or a process ended in an exception that nobody survived."""
     if finding.sign == "sched.node_fail":
-        return (
-            finding.role != Role.CONTEXT
-        )  # a node that was soon back, or of which only reports were lost, ended no job
+        # a node that was soon back, or of which only reports were lost, ended no job
+        return finding.role != Role.CONTEXT
     if finding.sign in _FAILURES:
         return True
     if finding.sign == "sched.container_exit":

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from aiops.ingest.kubernetes_owners import direct_gang
+from aiops.ingest.kubernetes_owners import WORKLOAD_KINDS, direct_gang
 from aiops.ingest.outputs import hosts_of_outputs, job_in_name, same_work
 from aiops.model.case import Case, Source
 
@@ -15,21 +15,10 @@ MOST_JOBS = 8
 _NUMBER = re.compile(r"(?<![A-Za-z0-9])(\d{2,12}(?:_\d{1,6})?)(?![A-Za-z0-9])")
 _PART = re.compile(r"(?:rank|node|host|worker|task|pod|replica)[_.-]?\d", re.I)
 """Names of files that hold a part of a run."""
-_BATCH = frozenset(
-    {
-        "Job",
-        "JobSet",
-        "TrainJob",
-        "PyTorchJob",
-        "MPIJob",
-        "TFJob",
-        "JAXJob",
-        "PaddleJob",
-        "RayJob",
-        "PodGroup",
-        "Workload",
-    }
-)
+_BATCH = WORKLOAD_KINDS - {
+    *("RayCluster", "RayService", "AppWrapper", "LeaderWorkerSet"),
+    *("StatefulSet", "Deployment", "ReplicaSet", "DaemonSet", "CronJob"),
+}
 """Owners whose pods start and end together; a service beside them is no job of its own."""
 
 
@@ -38,8 +27,6 @@ class JobFiles:
     """One of several jobs in a case."""
 
     job: str
-    logs: int
-    """Files of output."""
     others: tuple[str, ...]
     """What only other jobs have: names of files, and folders with ``/`` at their end."""
     known: bool = True
@@ -72,7 +59,7 @@ def files_of_jobs(case: Case) -> list[JobFiles]:
         return []
     own = {job: _own(case, job, logs, nodes) for job in logs}
     return [
-        JobFiles(job, len(logs[job]), tuple(sorted(set().union(*(own[other] for other in own if other != job)))), known)
+        JobFiles(job, tuple(sorted(set().union(*(own[other] for other in own if other != job)))), known)
         for job in sorted(logs)
     ]
 

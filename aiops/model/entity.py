@@ -61,3 +61,15 @@ def is_host_name(text: str) -> bool:
     Names that reach a command line must pass here first.
     """
     return _HOST.fullmatch(text) is not None
+
+
+NO_MACHINE = {
+    "user_code": "user code",
+    "config": "configuration",
+    "data": "data",
+    "storage": "storage",
+    "network": "network",
+    "scheduler": "scheduler",
+    "facility": "facility",
+}
+"""Kinds of culprits that are no machine, in words."""

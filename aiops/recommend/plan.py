@@ -9,6 +9,7 @@ from aiops.catalog.model import Catalog, Step
 from aiops.config import Settings
 from aiops.correlate.model import IncidentDraft, Suspect
 from aiops.model.case import Case
+from aiops.model.entity import NO_MACHINE
 from aiops.model.finding import Role
 from aiops.model.report import DISRUPTIVE, ActionName
 from aiops.recommend.checkpoint import Choice, choose_checkpoint
@@ -400,20 +401,9 @@ def describe_suspect(suspect: Suspect) -> str:
     where = f" on {suspect.node}" if suspect.node else ""
     if parts:
         return f"{', '.join(parts)}{where}"
-    if suspect.kind in _NO_MACHINE:
+    if suspect.kind in NO_MACHINE:
         # the node is only where it showed
         if suspect.kind == "scheduler" and not suspect.name and suspect.job:
             return f"job {suspect.job}"
-        return suspect.name or f"{_NO_MACHINE[suspect.kind]}{where}"
+        return suspect.name or f"{NO_MACHINE[suspect.kind]}{where}"
     return suspect.node or suspect.name or suspect.kind.replace("_", " ")
-
-
-_NO_MACHINE = {
-    "user_code": "user code",
-    "config": "configuration",
-    "data": "data",
-    "storage": "storage",
-    "network": "network",
-    "scheduler": "scheduler",
-    "facility": "facility",
-}

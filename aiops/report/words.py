@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from aiops.model.entity import NO_MACHINE
 from aiops.model.report import (
     Action,
     BlastRadius,
@@ -155,17 +156,7 @@ def listing(items: Sequence[str], most: int = 3) -> str:
 
 # --- culprits ---------------------------------------------------------------------------------------------------------
 
-_NAMED = {
-    "user_code": "user code",
-    "config": "configuration",
-    "data": "data",
-    "storage": "storage",
-    "network": "network",
-    "scheduler": "scheduler",
-    "facility": "facility",
-    "switch": "switch",
-    "link": "link",
-}
+_NAMED = {**NO_MACHINE, "switch": "switch", "link": "link"}
 
 
 def culprit_name(culprit: Culprit) -> str:
